@@ -1,0 +1,296 @@
+"""The command line: a thin layer that reads text and files, calls the public functions and prints.
+
+Everything is computed before the first file is written, and each file appears whole or not at all:
+it is written beside its place and then moved there.
+"""
+
+import functools
+import json
+import os
+import re
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import numpy as np
+import typer
+
+import jaxshape as js
+
+app = typer.Typer(
+    help="Trace, run and check ONNX models with JAX.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.")]
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """A command of `app`; what it foresees to fail is one line on stderr and exit status 1."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            function(*args, **kwargs)
+        except (js.JaxshapeError, OSError) as e:
+            typer.echo(f"jaxshape: {' '.join(str(e).split())}", err=True)
+            raise typer.Exit(1) from None
+
+    return app.command()(run)
+
+
+@app.callback(invoke_without_command=True)
+def options(version: Annotated[bool, typer.Option("--version", help="Print it.")] = False) -> None:
+    if version:
+        typer.echo(f"jaxshape {js.__version__}")
+        raise typer.Exit
+
+
+# Text on the command line
+
+
+def pair(text: str, option: str) -> tuple[str, str]:
+    """NAME=VALUE, split at the last `=`: a value's name may hold any character."""
+    name, equals, value = text.rpartition("=")
+    if not equals or not name:
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
+    return name, value
+
+
+def parse_shape(text: str) -> tuple[int | str | None, ...]:
+    """The dims that `text` lists: numbers, names, expressions, or ? for an unknown one.
+
+    >>> parse_shape("batch, 3, max(h, w), ?")
+    ('batch', 3, 'max(h, w)', None)
+    >>> parse_shape("")
+    ()
+    """
+    # A comma inside parentheses belongs to max(a, b) or min(a, b).
+    dims, depth, start = [], 0, 0
+    for i, c in enumerate(text):
+        depth += (c == "(") - (c == ")")
+        if c == "," and not depth:
+            dims.append(text[start:i].strip())
+            start = i + 1
+    if text.strip():
+        dims.append(text[start:].strip())
+    return tuple(None if d in ("", "?") else int(d) if d.isdecimal() else d for d in dims)
+
+
+def parse_size(text: str) -> tuple[str, int]:
+    """A named dim and its size: batch=4."""
+    name, size = pair(text, "--size")
+    if not size.isdecimal():
+        raise typer.BadParameter(f"{size!r} is not a size", param_hint="--size")
+    return name, int(size)
+
+
+# Files
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[BinaryIO]:
+    """A file to write `path` with, which takes the place of `path` only once it is complete."""
+    path = path.resolve()  # a link stays a link to the file that is replaced
+    if path.exists() and not path.is_file():
+        # A device or a pipe takes what is written; put a file in its place and it is gone.
+        with open(path, "wb") as f:
+            yield f
+        return
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open(part, "wb") as f:
+            yield f
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write `content` to `path`, or to stdout where `path` is a dash."""
+    if str(path) == "-":
+        sys.stdout.buffer.write(content)
+    else:
+        with whole(path) as f:
+            f.write(content)
+
+
+def read_arrays(items: list[str]) -> dict[str, np.ndarray]:
+    """The arrays of `items`, each NAME=FILE.npy or a FILE.npz of several; pickles are refused."""
+    arrays = {}
+    for item in items:
+        if item.endswith(".npz") and "=" not in item:
+            with np.load(item, allow_pickle=False) as several:
+                arrays.update(several)
+        else:
+            name, file = pair(item, "--input")
+            arrays[name] = np.load(file, allow_pickle=False)
+    return arrays
+
+
+def flat(outputs: dict[str, Any]) -> dict[str, np.ndarray]:
+    """One array for each tensor in `outputs`, in a dtype that NumPy's files know.
+
+    The elements of a sequence are named after their place; an empty optional is left out.
+
+    >>> flat({"y": [np.zeros(2, "f"), np.ones(3, "f")], "z": None}).keys()
+    dict_keys(['y.0', 'y.1'])
+    """
+    arrays = {}
+    for name, value in outputs.items():
+        if isinstance(value, list | tuple):
+            arrays |= flat({f"{name}.{i}": v for i, v in enumerate(value)})
+        elif isinstance(value, dict):
+            arrays |= flat({f"{name}.{k}": v for k, v in value.items()})
+        elif value is not None:
+            array = np.asarray(value)
+            if array.dtype == object:
+                array = array.astype(str)
+            elif array.dtype.kind == "V":  # bfloat16, float8, int4, ...: float32 and int8 hold all
+                array = array.astype(np.int8 if "int" in array.dtype.name else np.float32)
+            arrays[name] = array
+    return arrays
+
+
+def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write `arrays` to one file if `path` ends in .npz, else each to an .npy in that folder."""
+    if path.suffix == ".npz":
+        # Not np.savez: it takes names as keyword arguments, and would refuse one called "file".
+        with whole(path) as f, zipfile.ZipFile(f, "w") as several:
+            for name, array in arrays.items():
+                with several.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
+        return
+    path.mkdir(parents=True, exist_ok=True)
+    taken: set[str] = set()
+    for name, array in arrays.items():
+        # The model chose the name: it must not lead out of the folder, nor hide one of the others.
+        stem = re.sub(r"[^\w.-]|^\.", "_", name)
+        while stem in taken:
+            stem += "_"
+        taken.add(stem)
+        with whole(path / f"{stem}.npy") as f:
+            np.lib.format.write_array(f, array, allow_pickle=False)
+
+
+# Commands
+
+
+@command
+def trace(
+    model: ModelFile,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=DIMS", help="An input's shape: x=batch,3,h,w (? is unknown)."),
+    ] = None,
+    require: Annotated[
+        list[str] | None, typer.Option(metavar="FACT", help="What holds: 'h % 32 == 0', 'h >= 4'.")
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the trace as JSON (- for stdout).")
+    ] = None,
+    onnx_file: Annotated[
+        Path | None, typer.Option("--onnx", help="Write the model with every value's shape.")
+    ] = None,
+    html_file: Annotated[
+        Path | None, typer.Option("--html", help="Write a page that needs no network.")
+    ] = None,
+) -> None:
+    """Print the dtype and shape of every value of MODEL."""
+    shapes = {name: parse_shape(dims) for name, dims in (pair(s, "--shape") for s in shape or ())}
+    try:
+        traced = js.trace(js.load(model), shapes, requirements=list(require or ()))
+    except js.JaxshapeError:
+        raise
+    except ValueError as e:
+        raise typer.BadParameter(str(e)) from e
+    files: list[tuple[Path, bytes]] = []
+    if onnx_file:
+        files.append((onnx_file, traced.to_onnx().SerializeToString()))
+    if html_file:
+        files.append((html_file, page(model.name, traced._repr_html_()).encode()))
+    if json_file:
+        files.append((json_file, json.dumps(traced.to_json(), indent=1).encode() + b"\n"))
+    for path, content in files:
+        write(path, content)
+    if all(str(path) != "-" for path, _ in files):
+        typer.echo(str(traced))
+
+
+def page(title: str, body: str) -> str:
+    """A whole HTML document around `body`."""
+    title = title.replace("&", "&amp;").replace("<", "&lt;")
+    return f'<!doctype html>\n<meta charset="utf-8">\n<title>{title}</title>\n{body}\n'
+
+
+@command
+def run(
+    model: ModelFile,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME=NPY", help="x=x.npy, or an npz of several."),
+    ] = None,
+    random: Annotated[bool, typer.Option(help="Draw the inputs that are not given.")] = False,
+    size: Annotated[
+        list[str] | None, typer.Option(metavar="DIM=N", help="A named dim of a drawn input.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
+    output: Annotated[
+        Path | None, typer.Option(help="A file.npz, or a folder for an npy of each output.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cpu or gpu; JAX's default if left out.")
+    ] = None,
+) -> None:
+    """Run MODEL once and print a summary of its outputs.
+
+    Files hold the outputs as they are, but for dtypes NumPy's files do not know: bfloat16 and
+    the 8- and 4-bit floats are written as float32, the 4- and 2-bit integers as 8-bit ones.
+    """
+    loaded = js.load(model)
+    feed = read_arrays(inputs or [])
+    if random:
+        sizes = dict(parse_size(s) for s in size or ())
+        rng = np.random.default_rng(seed)
+        for i in loaded.graph.inputs:
+            if i.name not in feed:
+                feed[i.name] = draw(rng, i.name, i.type, sizes)
+    arrays = flat(js.run(loaded, feed, device=device))
+    if output:
+        write_arrays(output, arrays)
+    for name, array in arrays.items():
+        typer.echo(f"{name}  {summary(array)}")
+
+
+def draw(rng: np.random.Generator, name: str, declared: Any, sizes: dict[str, int]) -> np.ndarray:
+    """A random array for the input `name`: standard normal floats, integers and bools 0 or 1."""
+    if declared.kind != "tensor" or declared.dims is None or declared.dtype == object:
+        raise js.UnsupportedError(
+            f"{name} is not a numeric tensor of known rank: give it by --input"
+        )
+    missing = [d for d in declared.dims if not isinstance(d, int) and d not in sizes]
+    if missing:
+        dims = ", ".join("?" if d is None else d for d in missing)
+        raise js.UnsupportedError(f"{name} has no size for {dims}: give --size DIM=N, or --input")
+    dims = [d if isinstance(d, int) else sizes[d] for d in declared.dims]
+    if declared.dtype.kind in "biu" or "int" in declared.dtype.name:
+        return rng.integers(0, 2, dims).astype(declared.dtype)
+    return rng.standard_normal(dims).astype(declared.dtype)
+
+
+def summary(array: np.ndarray) -> str:
+    """The dtype and shape of `array`, and what its numbers are like.
+
+    >>> summary(np.array([[1.0, 2.0, 6.0]], "f"))
+    'float32[1, 3]  min 1, mean 3, max 6'
+    """
+    text = f"{array.dtype.name}[{', '.join(map(str, array.shape))}]"
+    if array.dtype.kind in "iuf" and array.size:
+        text += f"  min {array.min():.6g}, mean {array.mean(dtype='d'):.6g}, max {array.max():.6g}"
+    return text

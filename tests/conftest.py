@@ -1,0 +1,19 @@
+"""Tests run on the platform of JAX_PLATFORMS, CPU unless said; there a mixed dtype is an error.
+
+Strict promotion holds in the test's own thread only, and the package must do its work without it:
+what it protects from is a lowering that mixes dtypes and gets a result JAX chose and ONNX did not.
+"""
+
+import os
+
+# JAX reads it once, at the first use of a device: before any test module is imported.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import jax
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def strict_promotion():
+    with jax.numpy_dtype_promotion("strict"):
+        yield

@@ -1,0 +1,176 @@
+"""The command line as a user types it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from builders import model
+
+from jaxshape.__main__ import main
+
+NET = """
+net (float[N, 4] x, float[4, M] w) => (float[N, M] y, float[M] total) {
+    p = MatMul(x, w)
+    y = Relu(p)
+    axes = Constant<value_ints: ints = [0]>()
+    total = ReduceSum<keepdims: int = 0>(y, axes)
+}
+"""
+
+
+@pytest.fixture
+def net(tmp_path):
+    path = tmp_path / "net.onnx"
+    onnx.save(model(NET), path)
+    return str(path)
+
+
+@pytest.fixture
+def cli(capsys):
+    """Run one command line -> (exit status, stdout, stderr)."""
+
+    def run(*args: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            main([str(a) for a in args])
+        code = stop.value.code
+        out, err = capsys.readouterr()
+        return (code if isinstance(code, int) else 0), out, err
+
+    return run
+
+
+def test_trace_prints_every_value(cli, net):
+    code, out, err = cli("trace", net)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    for name, dims in (("p", "[N, M]"), ("y", "[N, M]"), ("total", "[M]")):
+        assert any(name in line.split() and f"float32{dims}" in line for line in lines), (name, out)
+
+
+def test_trace_takes_shapes_and_requirements(cli, net):
+    code, out, _ = cli("trace", net, "--shape", "x=batch, 4", "--require", "batch % 8 == 0")
+    assert code == 0
+    assert "float32[batch, M]" in out and "batch % 8 == 0" in out
+
+
+def test_trace_writes_files(cli, net, tmp_path):
+    paths = {kind: tmp_path / f"t.{kind}" for kind in ("json", "onnx", "html")}
+    code, _, err = cli("trace", net, *(x for k, p in paths.items() for x in (f"--{k}", p)))
+    assert (code, err) == (0, "")
+    assert "total" in json.dumps(json.loads(paths["json"].read_text()))
+    infos = {v.name: v.type.tensor_type for v in onnx.load(paths["onnx"]).graph.value_info}
+    assert [d.dim_param for d in infos["p"].shape.dim] == ["N", "M"]
+    page = paths["html"].read_text()
+    assert page.startswith("<!doctype html>") and "total" in page
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["net.onnx", "t.html", "t.json", "t.onnx"]
+
+
+def test_json_to_stdout_is_nothing_but_json(net):
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxshape", "trace", net, "--json", "-"],
+        capture_output=True,
+        check=True,
+    )
+    json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("place", ["out.npz", "out"])
+def test_run_reads_and_writes_arrays(cli, net, tmp_path, place):
+    x, w = np.eye(4, dtype="f"), np.arange(-4, 8, dtype="f").reshape(4, 3)
+    np.save(tmp_path / "x.npy", x)
+    np.savez(tmp_path / "rest.npz", w=w)
+    code, out, err = cli(
+        "run", net, "--input", f"x={tmp_path / 'x.npy'}", "--input", tmp_path / "rest.npz",
+        "--output", tmp_path / place,
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    assert "y  float32[4, 3]" in out and "total  float32[3]" in out
+    if place.endswith("npz"):
+        y = np.load(tmp_path / place)["y"]
+    else:
+        y = np.load(tmp_path / place / "y.npy")
+    np.testing.assert_array_equal(y, np.maximum(w, 0))
+
+
+def test_run_draws_the_same_inputs_from_the_same_seed(cli, net):
+    drawn = ("run", net, "--random", "--size", "N=2", "--size", "M=3")
+    first, again, other = cli(*drawn), cli(*drawn), cli(*drawn, "--seed", "1")
+    assert first[0] == 0 and first == again and first != other
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("trace missing.onnx", 1, "missing.onnx"),
+        ("trace NET --shape q=1,4", 1, "q"),
+        ("trace NET --shape x=N,5", 1, "5"),
+        ("trace NET --shape 1,4", 2, "NAME=VALUE"),
+        ("trace NET --require N%%", 2, "N%%"),
+        ("trace NET --json no/such/folder/t.json", 1, "no/such/folder"),
+        ("run NET --random", 1, "--size"),
+        ("run NET --random --size N=x", 2, "'x'"),
+        ("run NET --input x=missing.npy", 1, "missing.npy"),
+        ("run NET", 1, "x"),
+        ("walk NET", 2, "walk"),
+    ],
+)
+def test_failures_are_told_in_one_line(cli, net, line, code, words):
+    got, out, err = cli(*(net if a == "NET" else a for a in line.split()))
+    assert (got, out) == (code, "")
+    assert words in err and "Traceback" not in err
+    if code == 1:
+        assert err.startswith("jaxshape: ") and err.count("\n") == 1
+
+
+def test_a_failed_write_leaves_the_old_file(cli, net, tmp_path):
+    kept, folder = tmp_path / "t.html", tmp_path / "folder"
+    kept.write_text("old")
+    folder.mkdir()
+    assert cli("trace", net, "--shape", "x=N,5", "--html", kept)[0] == 1
+    assert cli("trace", net, "--json", folder)[0] == 1
+    assert kept.read_text() == "old"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["folder", "net.onnx", "t.html"]
+
+
+def test_a_link_and_a_pipe_stay_what_they_are(tmp_path):
+    from jaxshape.cli import write
+
+    target, link, pipe = (tmp_path / name for name in ("target", "link", "pipe"))
+    target.write_text("old")
+    link.symlink_to(target)
+    write(link, b"new")
+    assert link.is_symlink() and target.read_text() == "new"
+
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write(pipe, b"new")
+    assert pipe.is_fifo() and os.read(reader, 9) == b"new"
+    os.close(reader)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "pipe", "target"]
+
+
+def test_output_names_stay_in_the_folder(tmp_path):
+    from jaxshape.cli import write_arrays
+
+    one = np.ones(1)
+    write_arrays(tmp_path / "out", {"../../a": one, "/b": one, "_b": one, "file": one})
+    names = sorted(p.name for p in (tmp_path / "out").iterdir())
+    assert names == ["_._.._a.npy", "_b.npy", "_b_.npy", "file.npy"]
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["trace", "--help"], ["run", "--help"]])
+def test_help(cli, argv):
+    code, out, _ = cli(*argv)
+    assert code == 0 and "Usage" in out
+
+
+def test_without_the_extra_it_says_what_to_install():
+    code = "import sys; sys.modules['typer'] = None; from jaxshape.__main__ import main; main([])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.strip().endswith("pip install 'jaxshape[cli]'")
