@@ -37,7 +37,7 @@ format: .venv/dev.stamp
 	$(BIN)/ruff format
 
 bench: .venv/dev.stamp
-	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python tests/benchmarks/bench.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis

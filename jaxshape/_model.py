@@ -384,3 +384,13 @@ _KINDS = {
 
 def _repeated(names: Iterable[str]) -> str:
     return next(name for name, count in Counter(names).items() if count > 1)
+
+
+def node_of(proto: NodeProto, opsets: Mapping[str, int]) -> Node:
+    """Read a node that stands on its own; what it takes, its subgraphs too, need not be defined."""
+    try:
+        return _Reader(Folder(os.getcwd()), opsets).nodes([proto], set(), (), 0)[0][0]
+    except UnicodeDecodeError as e:
+        raise ModelError(f"a name in a node is not UTF-8: {e}") from e
+    except (RecursionError, EncodeError) as e:
+        raise ModelError(f"a node's graphs or types lie too deep in one another: {e}") from e

@@ -1,0 +1,81 @@
+"""What holds only for a while: trials, branches, and the sizes minted meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from . import _facts
+from ._dim import Dim
+from ._relation import Relation
+
+
+class Trial:
+    """A stretch of tracing whose demands are dropped at its end, unless it is kept."""
+
+    def __init__(self) -> None:
+        self.kept = False
+
+    def keep(self) -> None:
+        self.kept = True
+
+
+def _here() -> _facts.Facts:
+    return _facts.current() or _facts.Facts()
+
+
+@contextlib.contextmanager
+def tentative() -> Iterator[Trial]:
+    """Drop what is demanded and minted inside, unless `keep()` is called on what this gives."""
+    facts, trial = _here(), Trial()
+    before, minted = facts.snapshot(), facts.minted
+    try:
+        yield trial
+    finally:
+        if not trial.kept:
+            facts.restore(before)
+            facts.minted = minted
+
+
+@contextlib.contextmanager
+def branch(condition: Relation | bool | None = None) -> Iterator[None]:
+    """What is demanded inside holds only there, under the condition; raises `ShapeError` where that cannot be.
+
+    Sizes minted inside may leave it.
+    """
+    facts = _here()
+    before = facts.snapshot()
+    try:
+        assume(condition)
+        yield
+    finally:
+        minted = facts.fresh()
+        facts.restore(before)
+        facts.adopt(minted)
+
+
+def assume(condition: Any) -> None:
+    """Take a relation as true, as far as it is an equality or an inequality."""
+    if not isinstance(condition, Relation):
+        return
+    facts, inner = _here(), condition.left
+    if condition.kind == "and":
+        assume(condition.left)
+        assume(condition.right)
+    elif condition.kind == "==":
+        facts.same(condition.left, condition.right, "the condition of the branch")
+    elif condition.kind == ">=":
+        facts.least(condition.left, condition.right, "the condition of the branch")
+    elif condition.kind == "not" and inner.kind == ">=":
+        facts.least(inner.right - 1, inner.left, "the condition of the branch")
+
+
+def mark() -> frozenset[Dim]:
+    """A moment in the trace, for `minted_since`."""
+    return frozenset(_here().fresh())
+
+
+def minted_since(before: frozenset[Dim]) -> set[Dim]:
+    """The sizes minted since a mark."""
+    return set(_here().fresh()) - before

@@ -1,0 +1,117 @@
+"""What the caller feeds to a model, checked against what the model declares, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._error import ShapeError, UnknownValueError
+from ._model import Declared, Input, Model
+from ._value import STRING, dtype_name
+
+
+def checked_feed(model: Model, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+    """The inputs as arrays by name; raises where a name, dtype, rank or size is not what the model declares.
+
+    Equal names of sizes are one size: `x (N, 3)` and `y (N,)` must agree on N.
+    """
+    graph = model.graph
+    known = {i.name: i for i in (*graph.inputs, *graph.optional_inputs)}
+    if not isinstance(inputs, Mapping):
+        if len(inputs) > len(known):
+            raise UnknownValueError(
+                f"{len(inputs)} inputs given, the model takes {len(known)}: {_listed(known)}"
+            )
+        inputs = dict(zip(known, inputs, strict=False))
+    for name in inputs:
+        if name not in known:
+            raise UnknownValueError(f"the model has no input {name!r}; it takes {_listed(known)}")
+    for i in graph.inputs:
+        if i.name not in inputs:
+            raise UnknownValueError(
+                f"input {i.name!r} is missing; the model takes {_listed(known)}"
+            )
+    sizes: dict[str, tuple[int, str]] = {}
+    return {
+        name: _checked(known[name], known[name].type, value, sizes)
+        for name, value in inputs.items()
+    }
+
+
+def _listed(known: Mapping[str, Input]) -> str:
+    return ", ".join(f"{n} ({_shown(i.type)})" for n, i in known.items()) or "none"
+
+
+def _shown(declared: Declared) -> str:
+    if declared.kind not in ("tensor", "sparse"):
+        return declared.kind or "?"
+    dims = (
+        "..."
+        if declared.dims is None
+        else ", ".join("?" if d is None else str(d) for d in declared.dims)
+    )
+    return f"{dtype_name(declared.dtype)}[{dims}]"
+
+
+def _checked(
+    given: Input, declared: Declared, value: Any, sizes: dict[str, tuple[int, str]]
+) -> Any:
+    if declared.kind == "optional":
+        return None if value is None else _checked(given, declared.elem or Declared(), value, sizes)
+    if declared.kind == "sequence":
+        if not isinstance(value, (list, tuple)):
+            raise ShapeError(
+                f"input {given.name!r} is a sequence: give a list of arrays, not {type(value).__name__}"
+            )
+        return [_checked(given, declared.elem or Declared(), v, {}) for v in value]
+    if declared.kind == "map" or isinstance(value, dict):
+        return value
+    if value is None:
+        raise UnknownValueError(f"input {given.name!r} is missing: None is no {_shown(declared)}")
+    return _array(given, declared, value, sizes)
+
+
+def _array(given: Input, declared: Declared, value: Any, sizes: dict[str, tuple[int, str]]) -> Any:
+    array = value if hasattr(value, "dtype") and hasattr(value, "shape") else np.asarray(value)
+    if array.dtype.kind in "US":
+        array = np.asarray(array).astype(object)
+    if declared.dtype is not None and array.dtype != declared.dtype:
+        if hasattr(value, "dtype") or not _lossless(array, declared.dtype):
+            wanted = _shown(declared)
+            raise ShapeError(
+                f"input {given.name!r} has dtype {dtype_name(array.dtype)}, the model wants {wanted}"
+            )
+        array = array.astype(declared.dtype)
+    if array.dtype == STRING and not isinstance(array, np.ndarray):
+        array = np.asarray(array)
+    if declared.dims is None:
+        return array
+    if len(array.shape) != len(declared.dims):
+        raise ShapeError(
+            f"input {given.name!r} has shape {tuple(array.shape)}, the model wants {_shown(declared)}"
+        )
+    for axis, (size, dim) in enumerate(zip(array.shape, declared.dims, strict=True)):
+        if isinstance(dim, int) and dim != size:
+            raise ShapeError(
+                f"input {given.name!r} has size {size} along axis {axis}, the model wants {_shown(declared)}"
+            )
+        if isinstance(dim, str):
+            first, where = sizes.setdefault(dim, (size, given.name))
+            if first != size:
+                raise ShapeError(
+                    f"input {given.name!r} has size {size} along axis {axis}, but {dim} is {first} in input {where!r}"
+                )
+    return array
+
+
+def _lossless(array: np.ndarray, dtype: np.dtype) -> bool:
+    """Whether plain Python numbers may become this dtype: ints anything, floats floats."""
+    if dtype == STRING or array.dtype == STRING:
+        return False
+    if array.dtype.kind == "b":
+        return dtype.kind == "b"
+    if array.dtype.kind in "iu":
+        return dtype.kind not in "b"
+    return dtype.kind not in "iub"

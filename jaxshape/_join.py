@@ -1,0 +1,203 @@
+"""Joins and fixpoints: what is known of a value that comes from one of several places.
+
+`join` keeps what both sides agree on and mints a fresh dim, bounded by the two, where they differ. `stable` iterates a
+loop body abstractly, widening each dim that changes to a fresh one, until nothing changes: a dim widens once and a known
+content is given up once, so that it ends. Names minted inside a loop mean the sizes of one round; `rename` gives
+what leaves the loop names of its own, or the final size would be claimed equal to a size in mid-loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _facts
+from ._branch import minted_since, tentative
+from ._dim import Dim, maximum, minimum
+from ._host import DimArray, content_key, is_host, number, type_of, wrap
+from ._value import UNKNOWN, OptionalType, SequenceType, TensorType
+
+
+def join(a: Any, b: Any, stem: str = "join") -> Any:
+    """The most that holds of a value which is `a` or `b`; sizes that differ become fresh ones named after `stem`."""
+    if a is b:
+        return a
+    if a is None or b is None:
+        other = b if a is None else a
+        return OptionalType(elem_type(other.elem if isinstance(other, OptionalType) else other))
+    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        return [join(x, y, stem) for x, y in zip(a, b, strict=True)]
+    if isinstance(a, (list, SequenceType)) and isinstance(b, (list, SequenceType)):
+        a, b = as_sequence(a), as_sequence(b)
+        elem = (
+            b.elem if a.elem is None else a.elem if b.elem is None else join(a.elem, b.elem, stem)
+        )
+        return SequenceType(elem, join_dim(a.length, b.length, stem))
+    if isinstance(a, OptionalType) or isinstance(b, OptionalType):
+        x, y = (t.elem if isinstance(t, OptionalType) else type_of(t) for t in (a, b))
+        return OptionalType(y if x is None else x if y is None else join(x, y, stem))
+    if is_host(a) and is_host(b) and a.dtype == b.dtype and a.shape == b.shape:
+        if content_key(a) == content_key(b):
+            return a
+        if a.dtype.kind in "iu" and a.size <= 32:
+            return _join_elements(a, b, stem)
+    a, b = type_of(a), type_of(b)
+    if not (isinstance(a, TensorType) and isinstance(b, TensorType)):
+        return UNKNOWN
+    dtype = a.dtype if a.dtype == b.dtype else None
+    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
+        return TensorType(dtype, None)
+    return TensorType(
+        dtype, tuple(join_dim(x, y, stem) for x, y in zip(a.shape, b.shape, strict=True))
+    )
+
+
+def join_dim(a: Any, b: Any, stem: str) -> Any:
+    if a is b or a == b or _facts.equal(a, b):
+        return a
+    if a is None or b is None:
+        return _facts.count(stem)
+    low = minimum(*(_least(d) for d in (a, b)))
+    return _facts.count(stem, least=low if isinstance(low, int) else 0, most=maximum(a, b))
+
+
+def _least(d: Any) -> int:
+    facts = _facts.current()
+    return (facts.bound(d)[0] or 0) if facts is not None else 0
+
+
+def _join_elements(a: Any, b: Any, stem: str) -> Any:
+    flat = [
+        x if x is y or (number(x) and number(y) and x == y) else _facts.element(stem)
+        for x, y in zip(np.ravel(_objects(a)), np.ravel(_objects(b)), strict=True)
+    ]
+    return wrap(np.array([*flat, None], dtype=object)[:-1].reshape(a.shape), a.dtype)
+
+
+def _objects(a: Any) -> np.ndarray:
+    return a.elements if isinstance(a, DimArray) else np.asarray(a).astype(object)
+
+
+def as_sequence(value: Any) -> Any:
+    """A list of values as a sequence type: the join of its elements."""
+    if not isinstance(value, list):
+        return value
+    elem = None
+    for v in value:
+        t = elem_type(v)
+        elem = t if elem is None else join(elem, t, "element")
+    return SequenceType(elem, len(value))
+
+
+def elem_type(value: Any) -> Any:
+    """The type of a value where it is an element: contents forgotten, lists as sequence types."""
+    return as_sequence(value) if isinstance(value, list) else type_of(value)
+
+
+def widen(old: Any, new: Any, fresh: set[Any], stem: str) -> Any:
+    """`old` where `new` agrees with it, else wider: differing dims fresh, differing contents unknown."""
+    if old is new:
+        return old
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        return [widen(x, y, fresh, stem) for x, y in zip(old, new, strict=True)]
+    if isinstance(old, (list, SequenceType)) and isinstance(new, (list, SequenceType)):
+        old, new = as_sequence(old), as_sequence(new)
+        if old.elem is None:
+            elem = new.elem
+        else:
+            elem = old.elem if new.elem is None else widen(old.elem, new.elem, fresh, stem)
+        return SequenceType(elem, _widen_dim(old.length, new.length, fresh, stem))
+    if (
+        is_host(old)
+        and is_host(new)
+        and old.dtype == new.dtype
+        and content_key(old) == content_key(new)
+    ):
+        return old
+    if isinstance(old, OptionalType) or isinstance(new, OptionalType) or old is None or new is None:
+        return join(old, new, stem)
+    old, new = type_of(old), type_of(new)
+    if not (isinstance(old, TensorType) and isinstance(new, TensorType)):
+        return UNKNOWN
+    dtype = old.dtype if old.dtype == new.dtype else None
+    if old.shape is None or new.shape is None or len(old.shape) != len(new.shape):
+        return TensorType(dtype, None)
+    return TensorType(
+        dtype,
+        tuple(_widen_dim(x, y, fresh, stem) for x, y in zip(old.shape, new.shape, strict=True)),
+    )
+
+
+def _widen_dim(old: Any, new: Any, fresh: set[Any], stem: str) -> Any:
+    if (
+        old is new
+        or old == new
+        or old in fresh
+        or (new is not None and old is not None and _facts.equal(old, new))
+    ):
+        return old
+    made = _facts.count(stem)
+    fresh.add(made)
+    return made
+
+
+def stable(
+    step: Callable[[Sequence[Any]], Sequence[Any]], carry: Sequence[Any], stem: str
+) -> tuple[Any, Any]:
+    """Iterate `step` on abstract values until they no longer change.
+
+    `step(carry)` gives (next carry, other results). Returns the stable carry and the other results at it. What the
+    rounds before demanded of the sizes is dropped: only the last round, which holds for all, counts.
+    """
+    fresh: set[Any] = set()
+    carry = list(carry)
+    while True:
+        with tentative() as trial:
+            after, rest = step(carry)
+            wider = [widen(old, new, fresh, stem) for old, new in zip(carry, after, strict=True)]
+            if all(_alike(x, y) for x, y in zip(wider, carry, strict=True)):
+                trial.keep()
+                return carry, rest
+        carry = wider
+
+
+def _alike(a: Any, b: Any) -> bool:
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_alike, a, b))
+    if is_host(a) and is_host(b):
+        return content_key(a) == content_key(b)
+    return a is b
+
+
+def rename(values: Sequence[Any], mark: frozenset[Any], stem: str, keep: Sequence[Any] = ()) -> list[Any]:
+    """Give sizes minted since `mark` (but for those to `keep`) fresh names: they meant one round of a loop.
+
+    Contents that mention them are forgotten.
+    """
+    inside = minted_since(mark) - set(keep)
+    return [_renamed(v, inside, stem) for v in values]
+
+
+def _renamed(value: Any, inside: set[Any], stem: str) -> Any:
+    def outside(d: Any) -> Any:
+        return _facts.count(stem) if isinstance(d, Dim) and not inside.isdisjoint(d.symbols) else d
+
+    if isinstance(value, list):
+        return [_renamed(v, inside, stem) for v in value]
+    if isinstance(value, DimArray):
+        elements = value.elements.ravel().tolist()
+        sure = all(
+            number(e) or isinstance(e, Dim) and inside.isdisjoint(e.symbols) for e in elements
+        )
+        return value if sure else type_of(value)
+    if isinstance(value, TensorType) and value.shape is not None:
+        return TensorType(value.dtype, tuple(outside(d) for d in value.shape))
+    if isinstance(value, SequenceType):
+        return SequenceType(
+            value.elem and _renamed(value.elem, inside, stem), outside(value.length)
+        )
+    if isinstance(value, OptionalType):
+        return OptionalType(value.elem and _renamed(value.elem, inside, stem))
+    return value

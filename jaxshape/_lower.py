@@ -1,0 +1,123 @@
+"""Calling lowerings on values: the interpreter under `run` and `to_jax`.
+
+Values are host arrays, JAX arrays and tracers. What is known on the host stays there: a node whose inputs are all host
+arrays runs in NumPy where its op can, so that shapes, axes and indices stay numbers under jit. Host arrays reach the
+device through `to_device` only.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._device import to_device
+from ._error import ExecutionError, JaxshapeError, UnsupportedError
+from ._host import is_host, type_of
+from ._interpret import Scope, annotate, call, keywords, lowering, walk
+from ._model import Function, Graph, Node, Stored
+from ._op import Op
+from ._schema import body_of
+from ._value import STRING
+
+
+class Lowerer:
+    """The interpreter that computes; see `_interpret.Interpreter`.
+
+    `parameters` replaces stored tensors by other arrays, by id of the `Stored`; `watch` sees every value by its path.
+    """
+
+    def __init__(
+        self,
+        parameters: dict[int, Any] | None = None,
+        watch: Callable[[str, Any], None] | None = None,
+    ):
+        self.parameters = parameters or {}
+        self.watch = watch
+
+    def constant(self, stored: Stored) -> Any:
+        given = self.parameters.get(id(stored))
+        return stored.array() if given is None else given
+
+    def tensor(self, stored: Stored) -> Any:
+        given = self.parameters.get(id(stored))
+        return stored.array() if given is None else given
+
+    def argument(self, value: Any, name: str) -> Any:
+        return value
+
+    def walk(self, nodes: Sequence[Node], scope: Scope, outputs: Sequence[str]) -> None:
+        walk(nodes, scope, self)
+
+    def leave(self, graph: Graph | Function, scope: Scope) -> None:
+        pass
+
+    def apply(self, node: Node, inputs: list[Any], scope: Scope) -> Sequence[Any]:
+        try:
+            return self._apply(node, inputs, scope)
+        except JaxshapeError as e:
+            if hasattr(e, "node"):
+                raise
+            raise annotate(e, node, scope) from e
+        except Exception as e:
+            if type(e).__module__.startswith("jax") and "Tracer" in type(e).__name__:
+                text = "a value that must be known beforehand depends on the model's inputs"
+                raise annotate(UnsupportedError(text), node, scope) from e
+            raise annotate(ExecutionError(f"{type(e).__name__}: {e}"), node, scope) from e
+
+    def _apply(self, node: Node, inputs: list[Any], scope: Scope) -> Sequence[Any]:
+        found = lowering(node, scope)
+        if isinstance(found, Op):
+            return self.by_op(found, node, inputs, scope)
+        if found is None:
+            found = body_of(node, scope.opsets, [_struct_of(x) for x in inputs])
+        if found is None:
+            known = ", ".join(sorted(d or "ai.onnx" for d in scope.opsets))
+            raise UnsupportedError(
+                f"no such operator is known (the model imports {known}); register it with jaxshape.op"
+            )
+        return call(found, node, inputs, scope, self)
+
+    def by_op(self, op: Op, node: Node, inputs: list[Any], scope: Scope) -> Sequence[Any]:
+        kwargs = keywords(op, node, inputs, scope, self)
+        if not (
+            op.host
+            and all(x is None or is_host(x) or isinstance(x, list) and _hosted(x) for x in inputs)
+        ):
+            for i, x in enumerate(inputs):
+                if not op.is_static(i):
+                    inputs[i] = _placed(x)
+                elif not is_host(x) and x is not None and not op.traced:
+                    name = op.inputs[min(i, len(op.inputs) - 1)]
+                    raise UnsupportedError(
+                        f"input {name} must be known beforehand, but it depends on the model's inputs"
+                    )
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=RuntimeWarning)
+            result = op.function(*inputs, **kwargs)
+        outputs = result if isinstance(result, tuple) else (result,)
+        return [
+            np.asarray(v) if isinstance(v, (np.generic, bool, int, float)) else v for v in outputs
+        ]
+
+
+def _hosted(x: Any) -> bool:
+    return all(_hosted(v) if isinstance(v, list) else v is None or is_host(v) for v in x)
+
+
+def _placed(x: Any) -> Any:
+    """The value on the device; text stays where it is."""
+    if isinstance(x, list):
+        return [_placed(v) for v in x]
+    return x if x is None or is_host(x) and x.dtype == STRING else to_device(x)
+
+
+def _struct_of(x: Any) -> Any:
+    """The type of an array of any kind."""
+    from ._value import TensorType
+
+    if x is None or isinstance(x, list) or is_host(x):
+        return type_of(x)
+    return TensorType(np.dtype(x.dtype), tuple(x.shape))

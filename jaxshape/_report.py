@@ -1,0 +1,153 @@
+"""From what a trace has come to know, back to the shortest list of what it demands.
+
+Facts about single symbols are read off what they stand for, so that folded congruences, raised bounds and solved
+equations appear once, in their final form. The rest is simplified by those, and dropped where it holds anyway.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ._decide import verdict
+from ._dim import Atom, Dim, Scalar, make, text
+from ._fit import fit
+from ._require import Requirement
+from ._solve import primitive
+from ._world import World
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """When, where and why something was demanded."""
+
+    order: int
+    node: str
+    why: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Demand:
+    """`left kind right`, in symbols of the model. No source: true by what fresh dims are, so not to be reported.
+
+    `hard` replaces `right` where named sizes may be 0; `divides` is (d, k) where the demand is d % k == 0.
+    """
+
+    left: Scalar
+    right: Scalar
+    source: Source | None
+    kind: str = "=="
+    divides: tuple[Scalar, Scalar] | None = None
+    hard: int | None = None
+    proved: bool = True
+
+
+Choice = tuple[tuple[Demand, ...], Source]
+Asked = dict[tuple[Atom, str], tuple[int, Source]]
+
+
+def report(
+    world: World,
+    equations: Iterable[Demand],
+    above: Iterable[Demand],
+    choices: Iterable[Choice],
+    asked: Asked,
+    solved: dict[Atom, Source],
+    implied: Callable[[Demand], bool],
+    holds: Callable[[Demand], bool | None],
+) -> list[Requirement]:
+    """See `Facts.report`."""
+    found: list[tuple[float, Requirement]] = []
+
+    def add(
+        source: Source | None,
+        kind: str,
+        left: Any = 0,
+        right: Any = 0,
+        proved: bool = True,
+        **more: Any,
+    ) -> None:
+        node, why = (source.node, source.why) if source else ("", "")
+        made = Requirement(kind, left, right, node=node, why=why, proved=proved, **more)
+        found.append((source.order if source else math.inf, made))
+
+    def plain(d: Scalar, named: bool = True) -> Scalar:
+        return world._integral(world.back(fit(world.solved(d)), named))
+
+    for t in world.map:
+        own = world.own(t)
+        if own is not None:
+            _own(t, *own, asked, solved, add)
+        elif t not in world.fresh:
+            sides = _positive(t.dim, plain(t.dim, named=False))
+            both = [s for s in sides if type(s) is Dim and s.is_symbol]
+            add(solved.get(t), "==", *(sorted(both, key=text) if len(both) == 2 else sides))
+    for e in equations:
+        d: Any = world.solved(e.left - e.right)
+        if e.source is None or verdict(d).zero:
+            continue
+        if e.divides is not None:
+            add(e.source, "%", *_divided(world, d, e.divides, plain), e.proved)
+        else:
+            alone = type(d) is Dim and len(d.terms) == 1
+            sides = (plain(primitive(d)[0]), 0) if alone else (plain(e.left), plain(e.right))
+            add(e.source, "==", *sides, e.proved)
+    for e in above:
+        d = world.forward(e.left) - world.forward(e.right)
+        if e.source is not None and not verdict(d).sign and not implied(e):
+            add(e.source, ">=", plain(e.left), plain(e.right), e.proved)
+    for demands, source in choices:
+        answers = [holds(d) for d in demands]
+        if True not in answers:
+            open_ones = [d for d, answer in zip(demands, answers, strict=True) if answer is None]
+            alternatives = tuple(
+                [Requirement(d.kind, plain(d.left), plain(d.right)) for d in open_ones or demands]
+            )
+            add(source, "or", alternatives=alternatives)
+    found.sort(key=lambda item: item[0])
+    return list({str(r): r for _, r in reversed(found)}.values())[::-1]
+
+
+def _positive(t: Dim, e: Scalar) -> tuple[Scalar, Scalar]:
+    """The sides of t == e, without minus signs before symbols."""
+    minus = make({m: k for m, k in e.terms.items() if m and k < 0}) if type(e) is Dim else 0
+    return t - minus, e - minus
+
+
+def _own(
+    t: Atom,
+    k: Atom,
+    m: int,
+    r: int,
+    asked: Asked,
+    solved: dict[Atom, Source],
+    add: Callable[..., None],
+) -> None:
+    """What is known of a symbol that stands for m*k + r: its residue, least and greatest value."""
+    if m > 1:
+        source = asked[t, "mod"][1] if (t, "mod") in asked else solved.get(t)
+        add(source, "%", t.dim - r, m)
+    least, most = k.args[1:]
+    natural = t.args[1] and -((r - t.args[1]) // m)
+    if (t, "least") in asked and least is not None and (natural is None or least > natural):
+        value, source = asked[t, "least"]
+        if m * (least - 1) + r < value:  # else another requirement says more
+            add(source, ">=", t.dim, m * least + r)
+    if (t, "most") in asked and most is not None:
+        value, source = asked[t, "most"]
+        if m * (most + 1) + r > value:
+            add(source, ">=", m * most + r, t.dim)
+
+
+def _divided(
+    world: World, rest: Any, pair: tuple[Scalar, Scalar], plain: Callable[..., Scalar]
+) -> tuple[Scalar, Scalar]:
+    """The operands of a remainder that must be 0, reduced where it is one remainder still."""
+    if type(rest) is Dim and len(rest.terms) == 1:
+        ((mono, _),) = rest.terms.items()
+        if len(mono) == 1 and mono[0].kind == "%":
+            a, m = mono[0].args
+            return world._integral(world.back(a)), world._integral(world.back(m))
+    return plain(pair[0]), plain(pair[1])

@@ -1,0 +1,219 @@
+"""Running a model: segments under jit, host steps between them.
+
+The walk is that of tracing; its values are arrays. A `Stage` is a list of nodes still to run; for each combination of
+input types (and of the contents that are used statically) it keeps one `Plan` with its compiled segment. So a call on
+known types is: look up the plan, call the segment; and the same again after each host step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from ._error import JaxshapeError, UnsupportedError
+from ._facts import Facts, using
+from ._feed import checked_feed
+from ._host import content_key
+from ._interpret import Scope, annotate, enter, walk
+from ._lower import Lowerer
+from ._model import Model, Node, Stored, load
+from ._plan import Plan, make_plan, names_used
+from ._tracer import FLOATS
+from ._value import STRING, TensorType
+
+
+class Stage:
+    """Nodes still to run, and the plans made for them so far."""
+
+    def __init__(self, nodes: Sequence[Node], scope: Scope, outputs: Sequence[str]):
+        self.nodes, self.outputs = tuple(nodes), tuple(outputs)
+        made = {n for node in nodes for n in node.outputs}
+        names = dict.fromkeys([n for node in nodes for n in names_used(node)])
+        self.names = tuple(n for n in names if n not in made)
+        self.static: dict[str, None] = {}  # names whose content some plan uses
+        self.plans: dict[Any, Plan] = {}
+
+    def plan(self, scope: Scope, values: Mapping[str, Any]) -> Plan:
+        """The plan for these values, made on first use; contents are looked at only where they are used."""
+        while True:
+            key = (
+                *[_type_key(values[n]) for n in self.names],
+                *[_content(values[n]) for n in self.static],
+            )
+            plan = self.plans.get(key)
+            if plan is None:
+                given = {
+                    n: np.asarray(values[n]) if n in self.static else _typed(values[n])
+                    for n in self.names
+                }
+                plan = self.plans[key] = make_plan(self.nodes, scope, given, self.outputs)
+            ready = [n for n in plan.wanted if n in values and n not in self.static]
+            if not ready:
+                return plan
+            self.static.update(dict.fromkeys(ready))
+
+
+class Runner(Lowerer):
+    """The interpreter behind `run` and `InferenceSession`: walks by stages, keeps plans and weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stages: dict[Any, Stage] = {}
+        self.weights: dict[int, Any] = {}
+
+    def constant(self, stored: Stored) -> Any:
+        return stored  # stays at rest until a segment or a step takes it
+
+    def walk(self, nodes: Sequence[Node], scope: Scope, outputs: Sequence[str]) -> None:
+        key = (tuple(map(id, nodes)), tuple(outputs))
+        stage = self.stages.get(key)
+        if stage is None:
+            stage = self.stages[key] = Stage(nodes, scope, outputs)
+        while stage is not None:
+            plan = stage.plan(scope, {n: scope[n] for n in stage.names})
+            scope.values.update(plan.known)
+            if plan.segment:
+                scope.values.update(self._segment(plan, scope))
+            for node in plan.steps:
+                self._step(node, scope)
+            if plan.rest and plan.following is None:
+                plan.following = Stage(plan.rest, scope, outputs)
+            stage = plan.following
+
+    def _segment(self, plan: Plan, scope: Scope) -> dict[str, Any]:
+        given = {n: scope[n] for n in plan.inputs}
+        small = {
+            n: v
+            for n, v in given.items()
+            if isinstance(v, Stored) and (v.size <= FLOATS or v.dtype == STRING)
+        }
+        arguments = {n: self.on_device(v) for n, v in given.items() if n not in small}
+        if plan.call is None:
+            constants = {n: v.array() for n, v in small.items()} | plan.known
+
+            def segment(arrays: dict[str, Any]) -> dict[str, Any]:
+                inner = Scope(scope.model, scope.opsets, None, scope.path)
+                inner.depth = scope.depth
+                inner.values.update(constants)
+                inner.values.update(arrays)
+                walk(plan.segment, inner, Lowerer())
+                return {n: inner.values[n] for n in plan.outputs}
+
+            plan.call = jax.jit(segment)
+        return plan.call(arguments)
+
+    def _step(self, node: Node, scope: Scope) -> None:
+        """One node by itself, with everything on the host."""
+        inputs = [self.on_host(scope[n]) if n else None for n in node.inputs]
+        try:
+            outputs = self.apply(node, inputs, scope)
+        except JaxshapeError as e:
+            raise e if hasattr(e, "node") else annotate(e, node, scope) from e
+        scope.values.update({n: v for n, v in zip(node.outputs, outputs, strict=False) if n})
+
+    def on_device(self, value: Any) -> Any:
+        """A stored tensor as an array on the device, put there once; other values as they are."""
+        if not isinstance(value, Stored):
+            return value
+        if id(value) not in self.weights:
+            self.weights[id(value)] = (
+                value.array() if value.dtype == STRING else jax.device_put(value.array())
+            )
+        return self.weights[id(value)]
+
+    def on_host(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self.on_host(v) for v in value]
+        if isinstance(value, Stored):
+            return value.array()
+        return value if value is None else np.asarray(value)
+
+
+def _type_key(value: Any) -> Any:
+    if isinstance(value, Stored):
+        return None  # constant: the same at every call
+    if isinstance(value, list):
+        return tuple(map(_type_key, value))
+    return None if value is None else (value.shape, value.dtype)
+
+
+def _content(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_content, value))
+    return None if value is None or isinstance(value, Stored) else content_key(np.asarray(value))
+
+
+def _typed(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_typed(v) for v in value]
+    if value is None or isinstance(value, Stored):
+        return value
+    return TensorType(np.dtype(value.dtype), tuple(value.shape))
+
+
+@contextlib.contextmanager
+def placed(device: Any) -> Iterator[None]:
+    """JAX's settings for our own jit: 64-bit types, strict promotion, and the chosen device."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(jax.enable_x64(True))
+        stack.enter_context(jax.numpy_dtype_promotion("strict"))
+        stack.enter_context(using(Facts()))
+        if device is not None:
+            stack.enter_context(jax.default_device(find_device(device)))
+        yield
+
+
+def find_device(device: Any) -> Any:
+    """A `jax.Device` from a device, or a name as `"cpu"`, `"gpu"`, `"cuda:1"`."""
+    if not isinstance(device, str):
+        return device
+    kind, _, index = device.lower().partition(":")
+    try:
+        return jax.devices(kind)[int(index or 0)]
+    except (RuntimeError, IndexError, ValueError) as e:
+        known = ", ".join(sorted({d.platform for d in jax.devices()}))
+        raise UnsupportedError(f"no device {device!r} here; JAX sees {known}") from e
+
+
+def execute(model: Model, feed: Mapping[str, Any], runner: Runner) -> dict[str, Any]:
+    """Run a model's graph on a checked feed; the outputs as NumPy arrays by name."""
+    scope = Scope(model, model.opsets)
+    outputs = enter(model.graph, dict(feed), scope, runner)
+    return {o.name: runner.on_host(v) for o, v in zip(model.graph.outputs, outputs, strict=True)}
+
+
+def run(
+    model: Any, inputs: Mapping[str, Any] | Sequence[Any], *, device: Any = None
+) -> dict[str, Any]:
+    """Run an ONNX model, on CPU or GPU.
+
+    Args:
+      model: what `load` takes: a path, bytes, a ModelProto or a Model.
+      inputs: arrays by input name, or in the order of the model's inputs. A sequence is a list of arrays, an empty
+        optional is None. Inputs that have a default in the model may be left out.
+      device: a `jax.Device` or its name (`"cpu"`, `"gpu"`, `"cuda:1"`); None: JAX's default.
+
+    Returns:
+      The outputs as NumPy arrays (lists for sequences) by name.
+
+    Raises:
+      ModelError: the file is not a proper model, or external data is missing.
+      UnknownValueError: an input that the model does not have, or one that is missing.
+      ShapeError: an input of the wrong dtype, rank or size, or sizes that contradict each other.
+      UnsupportedError: an operator that nobody has registered, or a device that is not there.
+
+    Example:
+      >>> import numpy as np, onnx.parser, jaxshape as js
+      >>> m = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 20]>
+      ... g (float[N, 2] x) => (float[N] y) { y = ReduceSum <keepdims=0> (x, axes) }''')
+      >>> m.graph.initializer.append(onnx.numpy_helper.from_array(np.array([1]), "axes"))
+      >>> js.run(m, {"x": np.ones((3, 2), np.float32)})
+      {'y': array([2., 2., 2.], dtype=float32)}
+    """
+    loaded = load(model)
+    with placed(device):
+        return execute(loaded, checked_feed(loaded, inputs), Runner())

@@ -1,0 +1,378 @@
+"""The state of a trace's knowledge of sizes, how it decides, and how it takes in what is demanded.
+
+State is a `World` (what symbols stand for) and three lists of what it cannot hold: equations that give no symbol,
+inequalities between several, and alternatives. Epochs number the states: what was simplified in one epoch need not
+be again. `_facts` is the interface; nothing else should be needed from here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from . import _decide
+from ._dim import Atom, Dim, Scalar, Undecided, symbol, text
+from ._error import ShapeError
+from ._report import Asked, Choice, Demand, Source
+from ._solve import step, threshold
+from ._world import Memo, World
+
+_ROUNDS = 64  # of consequences of one demand
+
+
+@dataclasses.dataclass
+class State:
+    """What a branch may change and `restore` brings back."""
+
+    world: World
+    epoch: int = 0
+    equations: tuple[Demand, ...] = ()
+    above: tuple[Demand, ...] = ()
+    choices: tuple[Choice, ...] = ()
+    asked: Asked = dataclasses.field(default_factory=dict)
+    solved: dict[Atom, Source] = dataclasses.field(default_factory=dict)
+    joined: frozenset[Dim] = frozenset()
+    done: dict[Any, Scalar] = dataclasses.field(default_factory=dict)
+
+
+class Store:
+    """What is known of sizes."""
+
+    def __init__(self) -> None:
+        self.node = ""
+        self._limits: tuple[Demand, ...] = ()  # of fresh dims: true by what they are
+        self._epochs = itertools.count(1)
+        self._orders = itertools.count()
+        self._state = State(World())
+
+    @property
+    def epoch(self) -> int:
+        """Changes with each change of what symbols stand for."""
+        return self._state.epoch
+
+    # decisions --------------------------------------------------------------------------------------------------------
+
+    def equal(self, a: Scalar, b: Scalar) -> bool | None:
+        """Whether a == b: True at all sizes that are possible, False at none, None where it depends or is unknown."""
+        if a is b:
+            return True
+        if type(a) is not Dim and type(b) is not Dim:
+            return a == b
+        memo = self._world.memo.decided
+        key = (a, b)
+        if key not in memo:
+            d = self._world.forward(a) - self._world.forward(b)
+            answer = _decide.verdict(d).zero
+            if (
+                answer is None
+                and self._facts_about(d)
+                and (self._nonnegative(d - 1) or self._nonnegative(-d - 1))
+            ):
+                answer = False
+            memo[key] = answer
+        return memo[key]
+
+    def at_least(self, a: Scalar, b: Scalar) -> bool | None:
+        """Whether a >= b, in the same sense."""
+        if a is b:
+            return True
+        if type(a) is not Dim and type(b) is not Dim:
+            return a >= b  # type: ignore[operator]
+        memo = self._world.memo.decided
+        key = (a, b, ">=")
+        if key not in memo:
+            d = self._world.forward(a) - self._world.forward(b)
+            answer = _decide.verdict(d).sign
+            if answer is None and self._facts_about(d):
+                integral = d.denominator == 1
+                answer = (
+                    True
+                    if self._nonnegative(d)
+                    else False
+                    if integral and self._nonnegative(-d - 1)
+                    else None
+                )
+            memo[key] = answer
+        return memo[key]
+
+    def _facts_about(self, d: Scalar) -> bool:
+        return type(d) is Dim and bool(self._state.above or self._limits)
+
+    def _nonnegative(self, d: Any, depth: int = 3, but: Demand | None = None) -> bool:
+        """Whether d >= 0 follows from what was demanded, adding inequalities that cancel negative terms."""
+        if type(d) is not Dim or _decide.verdict(d).sign is not None:
+            return bool(_decide.verdict(d).sign)
+        if not depth:
+            return False
+        for fact in (*self._state.above, *self._limits):
+            if fact is but:
+                continue
+            e = self._world.forward(fact.left) - self._world.forward(fact.right)
+            if type(e) is not Dim or e.symbols.isdisjoint(d.symbols):
+                continue
+            for mono, k in e.terms.items():
+                c = d.terms.get(mono, 0)
+                if (
+                    mono
+                    and k < 0
+                    and c < 0
+                    and self._nonnegative(d - e * (Fraction(c) / k), depth - 1, but)
+                ):
+                    return True
+        return False
+
+    def simplify(self, d: Scalar) -> Scalar:
+        """The shortest known formula for d under what is known; an int, where it can be nothing else."""
+        return self._world.simplify(d) if type(d) is Dim else d
+
+    # recording --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _world(self) -> World:
+        return self._state.world
+
+    def _source(self, why: str) -> Source:
+        return Source(next(self._orders), self.node, why)
+
+    def _rank(self, d: Scalar) -> tuple[int, int, str]:
+        if type(d) is not Dim:
+            return 0, 0, ""
+        fresh = d.is_symbol and d._symbol() in self._world.fresh
+        return (1 if d.is_symbol and not fresh else 2), len(text(d)), text(d)
+
+    def _changed(self) -> None:
+        self._state.epoch = next(self._epochs)
+        self._world.memo = Memo()
+
+    def _possible(self, a: Scalar, b: Scalar) -> bool:
+        """Whether a == b at some sizes, named ones of 0 included, for all that is known."""
+        return _decide.verdict(self._world.hard(a) - self._world.hard(b)).zero is not False
+
+    def _clash(self, a: Scalar, b: Scalar, kind: str, what: str, why: str) -> None:
+        """What holds at no size >= 1: an error, unless a size of 0 would do."""
+        difference = self._world.hard(a) - self._world.hard(b)
+        found = _decide.verdict(difference)
+        if (found.zero if kind == "==" else found.sign) is False:
+            raise ShapeError(because(why, what))
+        demand = Demand(a, b, self._source(why))
+        if kind == "==":
+            self._state.equations += (demand,)
+        else:
+            self._state.above += (demand,)
+
+    def _equate(self, demand: Demand) -> None:
+        """Record left == right, which some sizes meet, and draw its consequences."""
+        self._solve(demand)
+        self._settle()
+
+    def _solve(self, demand: Demand) -> None:
+        source = demand.source
+        world = self._world
+        for _ in range(_ROUNDS):
+            d = world.forward(demand.left) - world.forward(demand.right)
+            known = _decide.verdict(d)
+            if known.zero:
+                return
+            if known.zero is False:
+                return self._clash(
+                    demand.left,
+                    demand.right,
+                    "==",
+                    f"{demand.left} is not {demand.right}",
+                    source.why if source else "",
+                )
+            demand = dataclasses.replace(demand, proved=demand.proved and known.exact)
+
+            def narrow(e: Dim) -> bool:
+                return self._bound_by(e, e, source)
+
+            def eliminated(w: Atom, origin: Any) -> None:
+                home = world.home.get(w, w)
+                homes = [s._symbol() for s in origin.symbols]
+                for h in homes if source is not None else ():
+                    self._state.solved.setdefault(h, source)
+                self._changed()
+                self._inherit(w, homes[0] if homes else home, origin)
+
+            homes = {
+                h: world.own(h)
+                for h in [world.home.get(x._symbol(), x._symbol()) for x in d.symbols]
+            }
+            if not step(world, d, narrow, eliminated):
+                break
+            for h, own in homes.items() if source is not None else ():
+                now = world.own(h)
+                if own is not None and now is not None and now[1] != own[1]:
+                    self._state.asked[h, "mod"] = (now[1], source)
+            self._changed()
+        self._state.equations += (demand,)
+
+    def _inherit(self, w: Atom, home: Atom, origin: Any) -> None:
+        """What was known of an eliminated symbol is now known of what it equals."""
+        asked = self._state.asked
+        _, least, most = w.args
+        hard = self._world.least.pop(w, 0 if least == 1 and w not in self._world.fresh else least)
+        for kind, edge in (("least", least), ("most", most)):
+            value, source = asked.pop((home, kind), (None, None))
+            if value is not None:
+                left, right = (home.dim, value) if kind == "least" else (value, home.dim)
+                if self.at_least(left, right) is None:
+                    self._raise(Demand(left, right, source))
+            if edge is not None:
+                left, right = (origin, edge) if kind == "least" else (edge, origin)
+                if self.at_least(left, right) is None:
+                    self._raise(Demand(left, right, None, hard=hard if kind == "least" else None))
+
+    def _raise(self, demand: Demand) -> None:
+        """Record left >= right: a bound of one symbol, or an inequality between several."""
+        world = self._world
+        d = world.forward(demand.left) - world.forward(demand.right)
+        if type(d) is Dim and len(d.symbols) == 1:
+            hard = d if demand.hard is None else world.forward(demand.left) - demand.hard
+            if self._bound_by(d, hard, demand.source):
+                return
+        self._state.above += (dataclasses.replace(demand, proved=_decide.verdict(d).exact),)
+        self._changed()
+
+    def _bound_by(self, d: Dim, hard: Any, source: Source | None) -> bool:
+        """Raise the least, or lower the greatest value of the one symbol of d by d >= 0; whether that changed it."""
+        world = self._world
+        (s,) = d.symbols
+        w = s._symbol()
+        name, least, most = w.args
+        try:
+            edge = threshold(d, least, most)
+            low = world.hard_least(w)
+            hard_edge = edge if hard is d and low == least else threshold(hard, low, most)
+        except Undecided:
+            return False
+        if edge is None:
+            return False
+        kind, k = edge
+        if (
+            k <= least
+            if kind == "least" and least is not None
+            else most is not None and k >= most and kind == "most"
+        ):
+            return False
+        home = world.home.get(w, w)
+        if kind == "least":
+            if hard_edge is not None and hard_edge[0] == kind:
+                low = hard_edge[1] if low is None else max(low, hard_edge[1])
+            least = k
+        else:
+            most = k
+        if least is not None and most is not None and least > most:
+            if low is not None and low > most and not world.soft:
+                raise ShapeError(
+                    because(
+                        source.why if source else "",
+                        f"no size {home.args[0]!r} meets all requirements",
+                    )
+                )
+            return False
+        if source is not None:
+            own = world.own(home)
+            if own is not None and own[0] is w:
+                self._state.asked[(home, kind)] = (own[1] * k + own[2], source)
+        world.narrow(w, least, most, low)
+        if least is not None and least == most and low == most:
+            new = symbol(name, least, most)._symbol()
+            if source is not None:
+                self._state.solved.setdefault(home, source)
+            self._state.asked.pop((home, "least"), None)
+            self._state.asked.pop((home, "most"), None)
+            world.assign(new, least)
+        self._changed()
+        return True
+
+    def _choose(
+        self, pairs: list[tuple[Scalar, Scalar]], why: str, kinds: list[str] | None = None
+    ) -> None:
+        """Record that one of several demands holds."""
+        kinds = kinds or ["=="] * len(pairs)
+        demands = tuple(
+            [Demand(a, b, None, kind=k) for (a, b), k in zip(pairs, kinds, strict=True)]
+        )
+        self._state.choices += ((demands, self._source(why)),)
+        self._settle()
+
+    def _holds(self, demand: Demand) -> bool | None:
+        decide = self.equal if demand.kind == "==" else self.at_least
+        return decide(demand.left, demand.right)
+
+    def _settle(self) -> None:
+        """Use again, in the new state, what could not be used up before."""
+        state = self._state
+        for _ in range(_ROUNDS):
+            epoch = state.epoch
+            equations, state.equations = state.equations, ()
+            if state.world.rules:
+                state.world.rules = {}
+                state.world.memo = Memo()
+            for demand in equations:
+                self._solve(demand)
+            for demand in state.equations:
+                d = state.world.forward(demand.left) - state.world.forward(demand.right)
+                if type(d) is Dim and _decide.verdict(d).zero is None:
+                    state.world.rule(d * d.denominator)  # type: ignore[arg-type]
+            for demand in state.above:
+                if self._is_false(dataclasses.replace(demand, kind=">=")):
+                    raise ShapeError(
+                        because(
+                            demand.source.why if demand.source else "",
+                            f"{demand.left} is less than {demand.right}",
+                        )
+                    )
+            for choice in list(state.choices):
+                demands, source = choice
+                left = [d for d in demands if not self._is_false(d)]
+                if len(left) == 1 and len(demands) > 1:
+                    state.choices = tuple([c for c in state.choices if c is not choice])
+                    if self._holds(left[0]) is None:
+                        only = dataclasses.replace(left[0], source=source)
+                        self._solve(only) if only.kind == "==" else self._raise(only)
+            if state.epoch == epoch:
+                return
+
+    def _is_false(self, demand: Demand) -> bool:
+        left, right = self._world.hard(demand.left), self._world.hard(demand.right)
+        if demand.hard is not None:
+            right = demand.hard
+        found = _decide.verdict(left - right)
+        return (found.zero if demand.kind == "==" else found.sign) is False
+
+    # branches ---------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Any:
+        """The present state, for `restore`."""
+        s = self._state
+        return dataclasses.replace(
+            s,
+            world=s.world.copy(),
+            asked=s.asked.copy(),
+            solved=s.solved.copy(),
+            done=s.done.copy(),
+        )
+
+    def restore(self, snap: Any) -> None:
+        """Forget what was demanded since; fresh dims minted since stay valid."""
+        self._state = snap
+        self._state = self.snapshot()
+
+    @contextlib.contextmanager
+    def tentative(self) -> Iterator[None]:
+        """What is demanded inside holds only there."""
+        snap = self.snapshot()
+        try:
+            yield
+        finally:
+            self.restore(snap)
+
+
+def because(why: str, what: str) -> str:
+    return f"{why}: {what}" if why else what

@@ -1,0 +1,83 @@
+"""What elementwise lowerings share: types of numbers, and the precision in which they are computed.
+
+Invariant: a result has the dtype that ONNX gives it, never the one to which NumPy or JAX would
+promote. Float16 and bfloat16 are computed in float32 and rounded once.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+
+from .._device import canonical
+from .._host import namespace
+
+HALF = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+FLOAT32 = np.dtype(np.float32)
+
+
+def single(x: float) -> float:
+    """The number as ONNX keeps it in an attribute, which is a float32."""
+    return float(np.float32(x))
+
+
+def is_float(dtype: Any) -> bool:
+    """Whether this is a floating-point dtype, of any width."""
+    return jnp.issubdtype(dtype, jnp.floating)
+
+
+def is_integer(dtype: Any) -> bool:
+    """Whether this is an integer dtype, of any width; bool is none."""
+    return jnp.issubdtype(dtype, jnp.integer)
+
+
+def widened(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compute 16-bit floats in float32, so that the steps inside do not round."""
+
+    @functools.wraps(function)
+    def wide(*xs: Any, **attributes: Any) -> Any:
+        dtype = xs[0].dtype if xs else None
+        if dtype not in HALF:
+            return function(*xs, **attributes)
+        wider = [x.astype(FLOAT32) if hasattr(x, "dtype") else x for x in xs]
+        return function(*wider, **attributes).astype(dtype)
+
+    return wide
+
+
+def in_floats(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compute integers in float64 and 16-bit floats in float32; the result has the dtype of x."""
+
+    @functools.wraps(function)
+    def wide(x: Any, *rest: Any, **attributes: Any) -> Any:
+        if x.dtype in HALF:
+            return function(x.astype(FLOAT32), *rest, **attributes).astype(x.dtype)
+        if is_integer(x.dtype):
+            return function(x.astype(canonical("float64")), *rest, **attributes).astype(x.dtype)
+        return function(x, *rest, **attributes)
+
+    return wide
+
+
+def one_dtype(*xs: Any) -> None:
+    """Refuse operands of several dtypes, which NumPy would promote and ONNX forbids."""
+    if any(x.dtype != xs[0].dtype for x in xs):
+        raise TypeError(f"one dtype is wanted, not {', '.join(str(x.dtype) for x in xs)}")
+
+
+def is_empty(x: Any) -> bool:
+    """Whether x is sure to have no elements."""
+    return any(isinstance(d, int) and d == 0 for d in x.shape)
+
+
+def size_along(x: Any, axes: Sequence[int]) -> Any:
+    """The number of elements along the axes, a scalar of x's dtype; sizes may be JAX's symbols."""
+    n = math.prod(x.shape[a] for a in axes)
+    xp = namespace(x)
+    return xp.asarray(n).astype(x.dtype)

@@ -1,0 +1,174 @@
+"""Resampling along one axis: where each output sample lies in the input, and what it takes from there.
+
+Invariant: coordinates are float32 and follow the formulas of the runtimes step by step; where the
+sizes are numbers they are computed in NumPy, since a compiler that turns a division into a
+multiplication moves a coordinate over the edge of a pixel. Interpolation is a weighted sum of a few
+gathered copies, or one matrix product where the filter widens with the scale: both differentiate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from .._dim import Dim, ceildiv
+from .._host import namespace
+from .._symbol import to_export
+from ._numeric import FLOAT32
+
+
+class Axis(NamedTuple):
+    """One axis: its size, the size wanted, the factor between them, and the part of it to look at.
+
+    `width` is the size wanted before it was rounded down; start and end are fractions of the axis.
+    """
+
+    n: Any
+    out: Any
+    scale: Any
+    width: Any
+    start: Any = 0.0
+    end: Any = 1.0
+
+
+class Filter(NamedTuple):
+    """How a sample between pixels is made: it is the nearest one, or weighs them by their distance."""
+
+    mode: str = "nearest"
+    nearest_mode: str = "floor"
+    cubic_coeff_a: float = -0.75
+    exclude_outside: int = 0
+    antialias: int = 0
+
+    @property
+    def support(self) -> int:
+        """From this distance on a pixel has no weight."""
+        return 2 if self.mode == "cubic" else 1
+
+    def weight(self, distance: Any) -> Any:
+        """The weight of a pixel by its distance: a triangle, or the cubic of Keys (1981)."""
+        xp, a = namespace(distance), self.cubic_coeff_a
+        if self.mode == "linear":
+            return xp.maximum(1 - distance, 0)
+        near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
+        far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+        return xp.where(distance <= 1, near, xp.where(distance < 2, far, 0))
+
+
+def number(size: Any) -> Any:
+    """A size or a factor as a float32 scalar, of JAX where it is symbolic."""
+    if isinstance(size, Dim):
+        return jnp.asarray(to_export(size)).astype(FLOAT32)
+    return size if hasattr(size, "dtype") else FLOAT32.type(size)
+
+
+def _either(condition: Any, a: Any, b: Any) -> Any:
+    return namespace(condition, a, b).where(condition, a, b)
+
+
+def _half_pixel(x: Any, a: Axis) -> Any:
+    return (x + 0.5) / a.scale - 0.5
+
+
+def _last(a: Axis) -> Any:
+    """The last output coordinate, before rounding; 1 where there is but one, which is 0."""
+    return _either(a.width == 1, a.width, a.width - 1)
+
+
+def _crop(x: Any, a: Axis) -> Any:
+    spread = a.start * (a.n - 1) + x * (a.end - a.start) * (a.n - 1) / _last(a)
+    return _either(a.width == 1, 0.5 * (a.start + a.end) * (a.n - 1) + x, spread)
+
+
+COORDINATES: dict[str, Callable[[Any, Axis], Any]] = {
+    "half_pixel": _half_pixel,
+    # the centre of the input stays the centre where the size was rounded
+    "half_pixel_symmetric": lambda x, a: a.n / 2 * (1 - a.out / a.width) + _half_pixel(x, a),
+    "pytorch_half_pixel": lambda x, a: _either(a.out > 1, _half_pixel(x, a), x),
+    "align_corners": lambda x, a: x * (a.n - 1) / _last(a),
+    "asymmetric": lambda x, a: x / a.scale,
+    "tf_half_pixel_for_nn": lambda x, a: (x + 0.5) / a.scale,
+    "tf_crop_and_resize": _crop,
+}
+NEAREST: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "round_prefer_floor": lambda low, rest, scale: low + (rest > 0.5),
+    "round_prefer_ceil": lambda low, rest, scale: low + (rest >= 0.5),
+    "floor": lambda low, rest, scale: low,
+    "ceil": lambda low, rest, scale: low + (rest > 0),
+    # what runtimes do before opset 11
+    "simple": lambda low, rest, scale: low + ((rest > 0) & (scale < 1)),
+}
+MODES = ("nearest", "linear", "cubic")
+
+
+def coordinates(a: Axis, mode: str) -> Any:
+    """Where the output samples lie on the axis, whose pixels have their centres at 0, 1, ... -> (out,)."""
+    arange = jnp.arange(to_export(a.out)) if isinstance(a.out, Dim) else np.arange(a.out)
+    return COORDINATES[mode](arange.astype(FLOAT32), Axis(*map(number, a)))
+
+
+def resample(x: Any, axis: int, a: Axis, where: Any, how: Filter) -> Any:
+    """Take from x (..., n, ...) the samples at `where` (out,) -> (..., out, ...)."""
+    if how.mode == "nearest":
+        return _nearest(x, axis, a, where, how)
+    if how.antialias and not (isinstance(a.scale, np.floating) and a.scale >= 1):
+        return _blurred(x, axis, a, where, how)
+    xp, last = namespace(where), number(a.n) - 1
+    low = xp.floor(where)
+    taps = [low + i for i in range(1 - how.support, 1 + how.support)]
+    weights = [how.weight(xp.abs(tap - where)) for tap in taps]
+    if how.exclude_outside:
+        weights = [
+            xp.where((tap >= 0) & (tap <= last), w, 0) for tap, w in zip(taps, weights, strict=True)
+        ]
+        total = sum(weights)
+        weights = [w / xp.where(total == 0, 1, total) for w in weights]
+    shape = [-1 if i == axis else 1 for i in range(x.ndim)]
+    return sum(
+        _take(x, axis, tap, last) * w.astype(x.dtype).reshape(shape)
+        for tap, w in zip(taps, weights, strict=True)
+    )
+
+
+def _take(x: Any, axis: int, index: Any, last: Any) -> Any:
+    """x (..., n, ...) at whole coordinates; the edge goes on outside."""
+    xp = namespace(index)
+    index = xp.minimum(xp.maximum(index, 0), last).astype(np.int32)
+    return namespace(x).take(x, index, axis=axis, mode="clip")
+
+
+def _nearest(x: Any, axis: int, a: Axis, where: Any, how: Filter) -> Any:
+    low = namespace(where).floor(where)
+    index = NEAREST[how.nearest_mode](low, where - low, number(a.scale))
+    if isinstance(index, np.ndarray) and isinstance(a.n, int) and a.out % max(a.n, 1) == 0:
+        times = a.out // max(a.n, 1)
+        if np.array_equal(np.clip(index, 0, a.n - 1), np.arange(a.out) // times):
+            return namespace(x).repeat(x, times, axis=axis)  # the gradient of a gather is slower
+    return _take(x, axis, index, number(a.n) - 1)
+
+
+def _blurred(x: Any, axis: int, a: Axis, where: Any, how: Filter) -> Any:
+    """Downsample by a filter as wide as 1/scale: each output sample weighs many pixels."""
+    xp = namespace(x, where)
+    scale = xp.minimum(number(a.scale), 1)
+    whole = all(isinstance(size, int) for size in (a.n, a.out))
+    reach = how.support * (int(np.ceil(1 / scale)) if whole else ceildiv(a.n, a.out)) + 1
+    before, n = to_export(reach), to_export(a.n)
+    pixels = xp.arange(n + 2 * before).astype(FLOAT32) - number(reach)
+    weights = how.weight(xp.abs(pixels - where[:, None]) * scale)
+    inside, ends = weights[:, before : before + n], (weights[:, :before], weights[:, before + n :])
+    if not how.exclude_outside:  # the edge goes on outside
+        first, final = (e.sum(1, keepdims=True) for e in ends)
+        index = pixels[before : before + n]
+        inside = (
+            inside + xp.where(index == 0, first, 0) + xp.where(index == number(a.n) - 1, final, 0)
+        )
+    weights = (inside / inside.sum(1, keepdims=True)).astype(x.dtype)
+    if xp is np:
+        y = np.tensordot(x, weights, (axis, 1))
+    else:
+        y = jnp.tensordot(x, weights, (axis, 1), precision="highest")
+    return xp.moveaxis(y, -1, axis)

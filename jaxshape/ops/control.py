@@ -1,0 +1,396 @@
+"""If, Loop and Scan: operators whose attributes are graphs, seen here as functions.
+
+On the host they are Python's own `if` and `for`. Under jit they are `lax.cond`, `lax.scan` and `lax.while_loop`, which
+want shapes that do not change. Traced, they are joins and fixpoints (see `_join.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from .. import _facts
+from .._branch import branch, mark, tentative
+from .._device import canonical, to_device
+from .._error import ShapeError, UnsupportedError
+from .._host import DimArray, is_host
+from .._join import elem_type, join, rename, stable
+from .._op import Static, op
+from .._relation import decided, negate
+from .._value import UNKNOWN, TensorType
+
+UNROLLED = 16  # trips: known loops up to here are traced round by round, exactly
+
+
+@op("If", since=1, host=True, traced=True)
+def if_(cond: Static, /, *, then_branch, else_branch):
+    """Run one of two graphs by cond (one element) -> the outputs of that graph."""
+    if is_host(cond):
+        return tuple(then_branch() if _truth(cond) else else_branch())
+    try:
+        return tuple(
+            lax.cond(
+                jnp.reshape(cond, ()),
+                lambda: _on_device(then_branch()),
+                lambda: _on_device(else_branch()),
+            )
+        )
+    except TypeError as e:
+        raise UnsupportedError(
+            "the branches give different shapes or dtypes, so the condition must be known before jit"
+        ) from e
+
+
+@if_.shape_rule(
+    rankless=True
+)  # because the condition may be data, and either branch's shape may come out
+def _(cond, /, *, then_branch, else_branch):
+    known = _truth(cond) if is_host(cond) else None
+    if known is not None:
+        return tuple(then_branch() if known else else_branch())
+    condition = cond.item() if isinstance(cond, DimArray) else None
+    results, clashes = [], []
+    for body, holds in ((then_branch, condition), (else_branch, condition and negate(condition))):
+        with branch(holds):
+            try:
+                results.append(body())
+            except ShapeError as e:
+                clashes.append(e)
+    if not results:
+        raise clashes[0]
+    if len(results) == 1:  # the other branch is proved impossible
+        return tuple(results[0])
+    return tuple(join(a, b, "If_size") for a, b in zip(*results, strict=True))
+
+
+def _truth(cond: Any) -> bool | None:
+    if cond.size != 1:
+        raise ShapeError(f"the condition has shape {tuple(cond.shape)}, wants one element")
+    return decided(cond.item())
+
+
+def _on_device(values: Any) -> Any:
+    return [_on_device(v) if isinstance(v, list) else to_device(v) for v in values]
+
+
+@op("Loop", since=1, host=True, traced=True)
+def loop(m: Static = None, cond: Static = None, /, *v_initial, body):
+    """Repeat body while cond and fewer than m times: carried values -> their final ones, then scans (trips, *)."""
+    if all(x is None or isinstance(x, list) or is_host(x) for x in (m, cond)):
+        if all(map(_hosted, v_initial)):
+            return _loop_on_host(m, cond, v_initial, body)
+    return _loop_under_jit(m, cond, v_initial, body)
+
+
+def _hosted(x: Any) -> bool:
+    return all(map(_hosted, x)) if isinstance(x, list) else x is None or is_host(x)
+
+
+def _loop_on_host(m: Any, cond: Any, carry: Any, body: Any) -> Any:
+    keep = True if cond is None else bool(np.reshape(cond, ()))
+    n, trip, rounds = len(carry), 0, []
+    while keep and (m is None or trip < int(np.reshape(m, ()))):
+        keep, *outs = body(np.asarray(trip, np.int64), np.asarray(keep), *carry)
+        keep = bool(np.asarray(keep).reshape(()))
+        carry, trip = outs[:n], trip + 1
+        rounds.append([np.asarray(y) for y in outs[n:]])
+    if rounds:
+        return *carry, *(np.stack(ys) for ys in zip(*rounds, strict=True))
+    sizes: dict[Any, int] = {}
+    for given, value in zip(body.graph.inputs[2:], carry, strict=True):
+        sizes.update(zip(given.type.dims or (), getattr(value, "shape", ()), strict=False))
+    return *carry, *(_no_rounds(o.type, sizes) for o in body.graph.outputs[n + 1 :])
+
+
+def _no_rounds(declared: Any, sizes: dict[Any, int]) -> Any:
+    """The scan of a loop that never ran: no rows of what the graph declares; `sizes` are those of its inputs."""
+    shape = [d if isinstance(d, int) else sizes.get(d, 0) for d in declared.dims or ()]
+    return np.zeros((0, *shape), declared.dtype or np.float32)
+
+
+def _loop_under_jit(m: Any, cond: Any, carry: Any, body: Any) -> Any:
+    carry = _on_device(carry)
+    n, scans = len(carry), body.n_outputs - 1 - len(carry)
+    int64 = canonical("int64")
+    if m is not None and is_host(m) and (scans or cond is None or is_host(cond)):
+        return _loop_by_scan(int(np.reshape(m, ())), cond, carry, body)
+    if scans:
+        raise UnsupportedError(
+            "the number of rounds depends on data, and with it the size of what the loop collects"
+        )
+
+    def go(state):
+        trip, keep, _ = state
+        return keep if m is None else keep & (trip < jnp.reshape(m, ()).astype(int64))
+
+    def step(state):
+        trip, keep, values = state
+        keep, *outs = body(trip, keep, *values)
+        return trip + 1, jnp.reshape(to_device(keep), ()), _as(values, outs[:n])
+
+    start = jnp.ones((), bool) if cond is None else jnp.reshape(to_device(cond), ())
+    return tuple(lax.while_loop(go, step, (jnp.zeros((), int64), start, carry))[2])
+
+
+def _loop_by_scan(trips: int, cond: Any, carry: Any, body: Any) -> Any:
+    """A loop of known length; where its condition may end it sooner, rounds after that leave the carry alone."""
+    n, int64 = len(carry), canonical("int64")
+    if cond is None or (is_host(cond) and _truth(cond)):
+        keep = _known_keep(carry, body)
+        if keep is not None:  # every round runs, or the first alone
+
+            def step(values, trip):
+                outs = body(trip, np.asarray(True), *values)[1:]
+                return _as(values, outs[:n]), _on_device(outs[n:])
+
+            carry, ys = lax.scan(
+                step, carry, jnp.arange(trips if keep else min(trips, 1), dtype=int64)
+            )
+            return *carry, *ys
+    if body.n_outputs - 1 > n:
+        raise UnsupportedError(
+            "the condition may end the loop early, and with it what the loop collects"
+        )
+
+    def guarded(state, trip):
+        alive, values = state
+        keep, *outs = body(trip, alive, *values)
+        after = [
+            jnp.where(alive, new, old) for new, old in zip(_as(values, outs), values, strict=True)
+        ]
+        return (alive & jnp.reshape(to_device(keep), ()), after), ()
+
+    start = jnp.ones((), bool) if cond is None else jnp.reshape(to_device(cond), ())
+    (_, carry), _ = lax.scan(guarded, (start, carry), jnp.arange(trips, dtype=int64))
+    return tuple(carry)
+
+
+def _known_keep(carry: Any, body: Any) -> bool | None:
+    """What the body answers to "go on?" where that is known beforehand, given that it was True before."""
+    found: list[Any] = []
+
+    def probe(trip, values):
+        found.append(body(trip, np.asarray(True), *values)[0])
+
+    jax.eval_shape(probe, jax.ShapeDtypeStruct((), canonical("int64")), carry)
+    return bool(np.reshape(found[0], ())) if is_host(found[0]) else None
+
+
+def _as(old: Any, new: Any) -> Any:
+    """The next carry, which must look like the one before."""
+    new = _on_device(new)
+    for i, (a, b) in enumerate(zip(old, new, strict=True)):
+        if not isinstance(a, list) and (a.shape != b.shape or a.dtype != b.dtype):
+            raise UnsupportedError(
+                f"carried value {i} changes from {a.dtype}{a.shape} to {b.dtype}{b.shape}"
+            )
+    return new
+
+
+@loop.shape_rule(
+    rankless=True
+)  # because trips and early exits are data, and carried sizes may change by the round
+def _(m, cond, /, *v_initial, body):
+    n = len(v_initial)
+    start = np.asarray(True) if cond is None else cond
+    trips = m.item() if m is not None and is_host(m) and m.size == 1 else None
+    if (
+        isinstance(trips, int)
+        and 0 < trips <= UNROLLED
+        and (exact := _unrolled(trips, start, v_initial, body))
+    ):
+        return exact
+    before = mark()
+
+    def step(carry):
+        keep, *outs = body(TensorType("int64", ()), *carry)
+        return [keep, *outs[:n]], outs[n:]
+
+    (keep, *carry), scans = stable(step, [start, *v_initial], "Loop_size")
+    sure = is_host(keep) and _truth(keep) is True
+    if trips is None:
+        length = _facts.count("Loop_trips")
+    elif sure and _facts.at_least(trips, 0):
+        length = trips
+    else:
+        length = _facts.count("Loop_trips", most=trips if _facts.at_least(trips, 0) else None)
+    rows = [_stacked(elem_type(y), length) for y in scans]
+    return tuple(rename([*carry, *rows], before, "Loop_size", keep=[length]))
+
+
+def _stacked(t: Any, length: Any, axis: int = 0) -> Any:
+    if not isinstance(t, TensorType):
+        return UNKNOWN
+    if t.shape is None:
+        return t
+    axis = axis % (len(t.shape) + 1)
+    return TensorType(t.dtype, (*t.shape[:axis], length, *t.shape[axis:]))
+
+
+def _unrolled(trips: int, keep: Any, carry: Any, body: Any) -> Any:
+    """The rounds one by one, where it is known of each whether it runs; else None."""
+    n, rounds = len(carry), []
+    with tentative() as trial:
+        for i in range(trips):
+            if not is_host(keep) or _truth(keep) is None:
+                return None
+            if not _truth(keep):
+                break
+            keep, *outs = body(np.asarray(i, np.int64), keep, *carry)
+            carry = outs[:n]
+            rounds.append(outs[n:])
+        if not rounds:
+            return None
+        trial.keep()
+    rows = []
+    for ys in zip(*rounds, strict=True):
+        t = elem_type(ys[0])
+        for y in ys[1:]:
+            t = join(t, elem_type(y), "Loop_size")
+        rows.append(_stacked(t, len(rounds)))
+    return *carry, *rows
+
+
+@op("Scan", since=9, host=True, traced=True)
+def scan_9(
+    *initial_state_and_scan_inputs,
+    body,
+    num_scan_inputs,
+    scan_input_axes=None,
+    scan_input_directions=None,
+    scan_output_axes=None,
+    scan_output_directions=None,
+):
+    """Run body over slices of the scanned inputs, carrying states -> final states, then stacked outputs."""
+    n = len(initial_state_and_scan_inputs) - num_scan_inputs
+    states, xs = initial_state_and_scan_inputs[:n], initial_state_and_scan_inputs[n:]
+    axes, backward = (
+        _per_input(scan_input_axes, len(xs)),
+        _per_input(scan_input_directions, len(xs)),
+    )
+    out_axes = _per_input(scan_output_axes, body.n_outputs - n)
+    out_backward = _per_input(scan_output_directions, body.n_outputs - n)
+    xp = np if all(map(_hosted, (*states, *xs))) else jnp
+    xs = [
+        xp.moveaxis(x, a, 0)[:: -1 if r else 1] for x, a, r in zip(xs, axes, backward, strict=True)
+    ]
+    lengths = {x.shape[0] for x in xs}
+    if len(lengths) != 1:
+        raise ShapeError(f"the scanned inputs have lengths {sorted(lengths)}, want one")
+    if xp is np and lengths != {0}:
+        states, ys = _scan_on_host(states, xs, body)
+    else:
+        states, ys = lax.scan(
+            lambda carry, x: (lambda outs: (_as(carry, outs[:n]), _on_device(outs[n:])))(
+                body(*carry, *x)
+            ),
+            _on_device(states),
+            [jnp.asarray(x) for x in xs],
+        )
+    ys = [
+        xp.moveaxis(y[:: -1 if r else 1], 0, a)
+        for y, a, r in zip(ys, out_axes, out_backward, strict=True)
+    ]
+    return *states, *ys
+
+
+def _scan_on_host(states: Any, xs: Any, body: Any) -> Any:
+    rounds = []
+    for x in zip(*xs, strict=True):
+        outs = body(*states, *x)
+        states = outs[: len(states)]
+        rounds.append([np.asarray(y) for y in outs[len(states) :]])
+    return states, [np.stack(ys) for ys in zip(*rounds, strict=True)]
+
+
+def _per_input(given: Any, n: int) -> tuple[int, ...]:
+    given = tuple(given or (0,) * n)
+    if len(given) != n:
+        raise ShapeError(f"axes or directions {given} are for {len(given)} values, there are {n}")
+    return given
+
+
+@scan_9.shape_rule(
+    rankless=True
+)  # because a carried size may change by the round, which is a fixpoint
+def _(
+    *initial_state_and_scan_inputs,
+    body,
+    num_scan_inputs,
+    scan_input_axes=None,
+    scan_input_directions=None,
+    scan_output_axes=None,
+    scan_output_directions=None,
+):
+    n = len(initial_state_and_scan_inputs) - num_scan_inputs
+    states, xs = initial_state_and_scan_inputs[:n], initial_state_and_scan_inputs[n:]
+    out_axes = _per_input(scan_output_axes, body.n_outputs - n)
+    before = mark()
+    length, slices = _sliced(xs, _per_input(scan_input_axes, len(xs)))
+    carry, ys = stable(
+        lambda c: (lambda outs: (outs[:n], outs[n:]))(body(*c, *slices)), states, "Scan_size"
+    )
+    rows = [_stacked(elem_type(y), length, axis) for y, axis in zip(ys, out_axes, strict=True)]
+    return tuple(rename([*carry, *rows], before, "Scan_size", keep=[length]))
+
+
+def _sliced(xs: Any, axes: Any) -> Any:
+    """The scanned length, on which all inputs must agree, and the type of one slice of each."""
+    length, slices = None, []
+    for x, axis in zip(xs, axes, strict=True):
+        if not isinstance(x, TensorType) or x.shape is None:
+            slices.append(TensorType(getattr(x, "dtype", None), None))
+            continue
+        if not -len(x.shape) <= axis < len(x.shape):
+            raise ShapeError(f"axis {axis} is out of range for a scanned input {x}")
+        axis %= len(x.shape)
+        size = x.shape[axis]
+        length = size if length is None else _facts.same(length, size, "the scanned length")
+        slices.append(TensorType(x.dtype, (*x.shape[:axis], *x.shape[axis + 1 :])))
+    return _facts.count("Scan_length") if length is None else length, slices
+
+
+@op("Scan", since=8, host=True, traced=True)
+def scan_8(
+    sequence_lens=None, /, *initial_state_and_scan_inputs, body, num_scan_inputs, directions=None
+):
+    """Run body over axis 1 for each batch row of axis 0 -> states (N, *), outputs (N, length, *), zeros past the end."""
+    lens = None if sequence_lens is None else np.asarray(sequence_lens)
+    if not all(map(_hosted, initial_state_and_scan_inputs)):
+        if lens is not None:
+            raise UnsupportedError("Scan-8 with sequence lengths runs on the host only")
+    xp = np if all(map(_hosted, initial_state_and_scan_inputs)) else jnp
+    n = len(initial_state_and_scan_inputs) - num_scan_inputs
+    rows = []
+    for i in range(initial_state_and_scan_inputs[0].shape[0]):
+        row = [x[i] for x in initial_state_and_scan_inputs]
+        full = row[n].shape[0]
+        used = full if lens is None else int(lens[i])
+        outs = scan_9.function(
+            *row[:n],
+            *(x[:used] for x in row[n:]),
+            body=body,
+            num_scan_inputs=num_scan_inputs,
+            scan_input_directions=directions,
+        )
+        pad = [xp.pad(y, [(0, full - used), *[(0, 0)] * (y.ndim - 1)]) for y in outs[n:]]
+        rows.append([*outs[:n], *pad])
+    return tuple(xp.stack(v) for v in zip(*rows, strict=True))
+
+
+@scan_8.shape_rule  # because a carried size may change by the round, which is a fixpoint
+def _(sequence_lens, /, *initial_state_and_scan_inputs, body, num_scan_inputs, directions=None):
+    n = len(initial_state_and_scan_inputs) - num_scan_inputs
+    before = mark()
+    batch, rows = _sliced(initial_state_and_scan_inputs, (0,) * len(initial_state_and_scan_inputs))
+    length, slices = _sliced(rows[n:], (0,) * num_scan_inputs)
+    carry, ys = stable(
+        lambda c: (lambda outs: (outs[:n], outs[n:]))(body(*c, *slices)), rows[:n], "Scan_size"
+    )
+    results = [_stacked(elem_type(c), batch) for c in carry]
+    results += [_stacked(_stacked(elem_type(y), length), batch) for y in ys]
+    return tuple(rename(results, before, "Scan_size", keep=[batch, length]))

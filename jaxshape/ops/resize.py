@@ -1,0 +1,321 @@
+"""Resize and Upsample: resampling along each axis in turn.
+
+Invariant: one function, `resized`, says which size each axis gets; the lowerings compute with it and
+the shape rules answer by it. A size is the one asked for, or the old one times a float32 factor,
+rounded down from what float32 gives.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .._device import canonical
+from .._dim import Dim, Undecided, maximum, minimum
+from .._error import ShapeError
+from .._facts import at_least, count
+from .._host import host, is_host, namespace
+from .._op import Static, op
+from .._symbol import hostdims
+from .._value import TensorType
+from ._axes import axes_in, counted, exported
+from ._numeric import FLOAT32, HALF, is_float
+from ._resample import COORDINATES, MODES, NEAREST, Axis, Filter, coordinates, number, resample
+
+_PICKS = {"stretch": None, "not_larger": minimum, "not_smaller": maximum}
+
+
+# sizes ----------------------------------------------------------------------------------------------
+
+
+def resized(
+    shape: Any, axes: Sequence[int], scales: Any, sizes: Any, policy: str = "stretch"
+) -> dict[int, Any]:
+    """The new size of each of these axes of `shape`; scales and sizes are lists, None in them is unknown."""
+    if sizes is None:
+        return {i: _scaled(i, shape[i], s) for i, s in zip(axes, scales, strict=True)}
+    pick = _PICKS[policy]
+    if None in sizes:
+        return {
+            i: count(f"Resize_size{i}") if s is None or pick else s
+            for i, s in zip(axes, sizes, strict=True)
+        }
+    sizes = {i: counted(s, "sizes") for i, s in zip(axes, sizes, strict=True)}
+    if pick is None:
+        return sizes
+    # round(n * pick(size/n)), exactly: rounding keeps the order, so that it may come first
+    return {i: pick(*[_rounded(shape[i], s, shape[j]) for j, s in sizes.items()]) for i in axes}
+
+
+def _rounded(n: Any, numerator: Any, denominator: Any) -> Any:
+    """The integer nearest to n * numerator / denominator, halves up."""
+    if isinstance(denominator, int) and denominator == 0:
+        raise ShapeError("an empty axis has no aspect ratio to keep")
+    return numerator if n is denominator else (2 * n * numerator + denominator) // (2 * denominator)
+
+
+def _scaled(i: int, n: Any, scale: Any) -> Any:
+    """floor(n * scale) as float32 computes it."""
+    if scale is None:
+        return count(f"Resize_size{i}")
+    if not isinstance(scale, Dim):
+        scale = FLOAT32.type(scale)
+        if not 0 < scale < np.inf:
+            raise ShapeError(f"the scale {scale} of axis {i} must be positive")
+    try:
+        return np.floor(host([n]).astype(FLOAT32) * host([scale], FLOAT32)).astype(np.int64).item()
+    except Undecided:
+        if isinstance(scale, Dim):
+            return count(f"Resize_size{i}")
+        grows = scale >= 1
+        return count(
+            f"Resize_size{i}", least=int(grows and bool(at_least(n, 1))), most=None if grows else n
+        )
+
+
+def _listed(name: str, operand: Any, axes: Sequence[int]) -> list[Any] | None:
+    """The elements of an operand that has one for each axis; None where it is absent or, which means the same, empty."""
+    if operand is None or operand.shape == (0,):
+        return None
+    length = operand.shape[0] if operand.shape else 1
+    if len(operand.shape) != 1 or isinstance(length, int) and length != len(axes):
+        raise ShapeError(
+            f"{name} has shape {tuple(operand.shape)}, wants ({len(axes)},): one for each axis"
+        )
+    return operand.tolist() if is_host(operand) else [None] * len(axes)
+
+
+def _operands(rank: int, axes: Any, scales: Any, sizes: Any) -> tuple[Any, Any, Any]:
+    """The axes to change, and the scales or the sizes for them."""
+    axes = tuple(range(rank)) if axes is None else axes_in(axes, rank)
+    scales, sizes = _listed("scales", scales, axes), _listed("sizes", sizes, axes)
+    if (scales is None) == (sizes is None):
+        raise ShapeError(
+            f"wants one of scales and sizes, {'none' if sizes is None else 'both'} are given"
+        )
+    return axes, scales, sizes
+
+
+def _type(x: Any, axes: Any, scales: Any, sizes: Any, policy: str = "stretch") -> TensorType:
+    """The type of x (*D) resized."""
+    shape = x.shape
+    if policy not in _PICKS:
+        raise ShapeError(
+            f"keep_aspect_ratio_policy is {policy!r}, wants one of {', '.join(_PICKS)}"
+        )
+    if shape is None:
+        lengths = [
+            o.shape[0] for o in (scales, sizes) if o is not None and o.shape and o.shape != (0,)
+        ]
+        if axes is not None or not lengths or not isinstance(lengths[0], int):
+            return TensorType(x.dtype, None)
+        shape = tuple([count(f"Resize_size{i}") for i in range(lengths[0])])
+        scales = (
+            None if scales is None or scales.shape == (0,) else TensorType("float32", scales.shape)
+        )
+    axes, scales, sizes = _operands(len(shape), axes, scales, sizes)
+    new = resized(shape, axes, scales, sizes, policy)
+    return TensorType(x.dtype, tuple([new.get(i, d) for i, d in enumerate(shape)]))
+
+
+# values ---------------------------------------------------------------------------------------------
+
+
+def _resize(
+    x, axes, scales, sizes, how: Filter, mode, roi=None, policy="stretch", extrapolation_value=0.0
+):
+    """x (*D) resampled along axes."""
+    for what, value, known in (
+        ("mode", how.mode, MODES),
+        ("coordinate_transformation_mode", mode, COORDINATES),
+        ("nearest_mode", how.nearest_mode, NEAREST),
+    ):
+        if value not in known:
+            raise ShapeError(f"{what} is {value!r}, wants one of {', '.join(known)}")
+    xp, dtype, shape = namespace(x), x.dtype, hostdims(x.shape)
+    axes, scales, sizes = _operands(len(shape), axes, scales, sizes)
+    new = resized(shape, axes, scales, sizes, policy)
+    if any(isinstance(d, int) and d == 0 for d in (*shape, *new.values())):
+        return _empty(x, [new.get(i, d) for i, d in enumerate(shape)])
+    if how.mode != "nearest":
+        x = x.astype(_working(dtype))
+    roi = _region(roi, axes) if mode == "tf_crop_and_resize" else {}
+    for axis, a in _steps(shape, axes, new, scales, sizes, policy, roi):
+        if a.n is a.out or a.n == a.out and isinstance(a.n, int):
+            if number(a.scale) == 1 and (a.start, a.end) == (0, 1):
+                continue
+        where = coordinates(a, mode)
+        x = resample(x, axis, a, where, how)
+        if mode == "tf_crop_and_resize":
+            outside = (where < 0) | (where > number(a.n) - 1)
+            outside = outside.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+            x = xp.where(outside, xp.asarray(extrapolation_value, x.dtype), x)
+    return _narrowed(x, dtype)
+
+
+def _steps(shape, axes, new, scales, sizes, policy, roi):
+    """Each axis with what is to be done to it."""
+    for k, i in enumerate(axes):
+        n, out = shape[i], new[i]
+        if sizes is None:
+            scale = number(scales[k])
+        elif policy == "stretch":
+            scale = number(out) / number(n)
+        else:
+            ratios = [number(s) / number(shape[j]) for j, s in zip(axes, sizes, strict=True)]
+            xp = namespace(*ratios)
+            scale = functools.reduce(xp.minimum if policy == "not_larger" else xp.maximum, ratios)
+        exact = sizes is not None and policy == "stretch"
+        yield i, Axis(n, out, scale, out if exact else scale * number(n), *roi.get(i, (0.0, 1.0)))
+
+
+def _region(roi: Any, axes: Sequence[int]) -> dict[int, tuple[float, float]]:
+    """Start and end of the region of each axis, from (2 * axes,) in that order."""
+    if roi is None or tuple(roi.shape) != (2 * len(axes),):
+        came = "nothing" if roi is None else f"shape {tuple(roi.shape)}"
+        raise ShapeError(f"roi has {came}, wants ({2 * len(axes)},): the starts, then the ends")
+    starts, ends = roi.reshape(2, -1).tolist()
+    return {i: (start, end) for i, start, end in zip(axes, starts, ends, strict=True)}
+
+
+def _empty(x, shape):
+    if any(d == 0 for d in x.shape) and not any(isinstance(d, int) and d == 0 for d in shape):
+        raise ShapeError(f"x {tuple(x.shape)} is empty and cannot be resized to {tuple(shape)}")
+    return namespace(x).zeros(exported(shape), x.dtype)
+
+
+def _working(dtype: Any) -> np.dtype:
+    """The dtype in which samples are weighed."""
+    if dtype in HALF or not (is_float(dtype) or dtype.kind == "c"):
+        return canonical("float64") if dtype.itemsize >= 4 else FLOAT32
+    return dtype
+
+
+def _narrowed(x, dtype):
+    """x back in its dtype; integers are rounded and saturate."""
+    if x.dtype == dtype:
+        return x
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        x = namespace(x).clip(namespace(x).round(x), limits.min, limits.max)
+    return x.astype(dtype)
+
+
+# operators ------------------------------------------------------------------------------------------
+
+
+def _bilinear(mode: str) -> str:
+    return "linear" if mode in ("bilinear", "trilinear") else mode
+
+
+def _upsample(x, scales, mode):
+    return _resize(x, None, scales, None, Filter(_bilinear(mode), "floor"), "asymmetric")
+
+
+@op("Upsample", since=1, host=True)
+def upsample_1(x, /, *, height_scale, width_scale, mode="nearest"):
+    """Enlarge x (N, C, H, W) -> (N, C, H', W')."""
+    return _upsample(x, _image_scales(x, height_scale, width_scale), mode)
+
+
+def _image_scales(x, height_scale, width_scale):
+    if x.shape is not None and len(x.shape) != 4:
+        raise ShapeError(f"x has rank {len(x.shape)}, wants 4")
+    return np.array([1, 1, height_scale, width_scale], np.float32)
+
+
+@upsample_1.shape_rule(rankless=True)  # because floor(size * scale) is float32 arithmetic
+def _(x, /, *, height_scale, width_scale, mode="nearest"):
+    return _type(x, None, _image_scales(x, height_scale, width_scale), None)
+
+
+@op("Upsample", since=7, host=True)
+def upsample_7(x, /, *, scales, mode="nearest"):
+    """Enlarge x (*D) by a factor for each axis -> (*D')."""
+    return _upsample(x, np.array(scales, np.float32), mode)
+
+
+@upsample_7.shape_rule(rankless=True)  # because floor(size * scale) is float32 arithmetic
+def _(x, /, *, scales, mode="nearest"):
+    return _type(x, None, np.array(scales, np.float32), None)
+
+
+@op("Upsample", since=9, host=True)
+def upsample_9(x, scales: Static, /, *, mode="nearest"):
+    """Enlarge x (*D) by scales (rank,) -> (*D')."""
+    return _upsample(x, scales, mode)
+
+
+@op("Resize", since=10, host=True)
+def resize_10(x, scales: Static, /, *, mode="nearest"):
+    """Resample x (*D) by scales (rank,) -> (*D'); the nearest pixel is the next one where an axis shrinks."""
+    return _resize(x, None, scales, None, Filter(_bilinear(mode), "simple"), "asymmetric")
+
+
+def _by_scales(x, scales, /, *, mode="nearest"):
+    return _type(x, None, scales, None)
+
+
+for _op in (upsample_9, resize_10):
+    _op.shape_rule(_by_scales, rankless=True)  # because the content of scales decides the shape
+
+
+@op("Resize", since=11, host=True)
+def resize_11(
+    x, roi: Static, scales: Static, sizes: Static = None, /, *,
+    coordinate_transformation_mode="half_pixel", cubic_coeff_a=-0.75, exclude_outside=0,
+    extrapolation_value=0.0, mode="nearest", nearest_mode="round_prefer_floor",
+):  # fmt: skip
+    """Resample x (*D) by scales or to sizes (rank,) -> (*D'); the other one is empty."""
+    how = Filter(mode, nearest_mode, cubic_coeff_a, exclude_outside)
+    return _resize(
+        x, None, scales, sizes, how, coordinate_transformation_mode, roi,
+        extrapolation_value=extrapolation_value,
+    )  # fmt: skip
+
+
+@resize_11.shape_rule(rankless=True)  # because the contents of scales and sizes decide the shape
+def _(x, roi, scales, sizes=None, /, **_):
+    return _type(x, None, scales, sizes)
+
+
+@op("Resize", since=13, host=True)
+def resize_13(
+    x, roi: Static = None, scales: Static = None, sizes: Static = None, /, *,
+    coordinate_transformation_mode="half_pixel", cubic_coeff_a=-0.75, exclude_outside=0,
+    extrapolation_value=0.0, mode="nearest", nearest_mode="round_prefer_floor",
+):  # fmt: skip
+    """Resample x (*D) by scales or to sizes (rank,) -> (*D')."""
+    how = Filter(mode, nearest_mode, cubic_coeff_a, exclude_outside)
+    return _resize(
+        x, None, scales, sizes, how, coordinate_transformation_mode, roi,
+        extrapolation_value=extrapolation_value,
+    )  # fmt: skip
+
+
+@op("Resize", since=18, host=True)
+def resize_18(
+    x, roi: Static = None, scales: Static = None, sizes: Static = None, /, *,
+    antialias=0, axes=None, coordinate_transformation_mode="half_pixel", cubic_coeff_a=-0.75,
+    exclude_outside=0, extrapolation_value=0.0, keep_aspect_ratio_policy="stretch", mode="nearest",
+    nearest_mode="round_prefer_floor",
+):  # fmt: skip
+    """Resample the given axes of x (*D) by scales or to sizes (axes,) -> (*D')."""
+    how = Filter(mode, nearest_mode, cubic_coeff_a, exclude_outside, antialias)
+    return _resize(
+        x, axes, scales, sizes, how, coordinate_transformation_mode, roi,
+        keep_aspect_ratio_policy, extrapolation_value,
+    )  # fmt: skip
+
+
+def _resize_type(
+    x, roi=None, scales=None, sizes=None, /, *, axes=None, keep_aspect_ratio_policy="stretch", **_
+):
+    return _type(x, axes, scales, sizes, keep_aspect_ratio_policy)
+
+
+for _op in (resize_13, resize_18):
+    _op.shape_rule(_resize_type, rankless=True)  # because scales and sizes decide the shape
