@@ -14,20 +14,19 @@ from typing import Any
 import numpy as np
 import onnx
 
+from ._describe import newest
 from ._dim import Dim
 from ._error import JaxshapeError, ShapeError, UnknownValueError
 from ._facts import Facts, Requirement, using
 from ._graph import Graph, Model, Node
-from ._host import is_host, type_of
+from ._host import DimArray, is_host, type_of
 from ._interpret import Scope, annotate
 from ._model import node_of
-from ._op import registered
 from ._schema import schema
 from ._tensor import Stored
 from ._tracer import Tracer, simplified
 from ._value import MapType, OptionalType, SequenceType, TensorType
 
-NEWEST = 2**31 - 1  # an opset past all that there are
 _KINDS: dict[str, tuple[type, ...]] = {
     "FLOAT": (float,),
     "INT": (int,),
@@ -51,10 +50,8 @@ class ShapesContext(Mapping[str, Any]):
       strict_mode: raise `UnsupportedError` at an operator that nobody knows, instead of a warning.
 
     Example:
-      >>> import numpy as np, onnx
-      >>> from jaxshape._context import ShapesContext
-      >>> from jaxshape._value import TensorType
-      >>> ctx = ShapesContext({"x": TensorType("float32", ("N", 3, "H", "W"))}, opset=20)
+      >>> import onnx, jaxshape as js
+      >>> ctx = js.ShapesContext({"x": js.TensorType("float32", ("N", 3, "H", "W"))}, opset=20)
       >>> ctx.compute(onnx.helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2]))
       >>> print(ctx["y"])
       float32[N, 3, H - 1, W - 1]
@@ -101,16 +98,11 @@ class ShapesContext(Mapping[str, Any]):
             return self._tracer.named(TensorType(value.dtype, dims), name)
         if isinstance(value, SequenceType) and value.length is None:
             return SequenceType(value.elem, self._facts.count(f"{name}_length"))
-        if (
-            value is None
-            or is_host(value)
-            or isinstance(value, (SequenceType, OptionalType, MapType))
-        ):
-            return np.asarray(value) if isinstance(value, np.generic) else value
+        if value is None or isinstance(value, (DimArray, SequenceType, OptionalType, MapType)):
+            return value
         if isinstance(value, (list, tuple)) and all(map(_is_value, value)):
             return [self._value(f"{name}_{i}", v) for i, v in enumerate(value)]
-        array = np.asarray(value)
-        return array.astype(object) if array.dtype.kind in "US" else array
+        return as_array(value)
 
     def compute(self, node: onnx.NodeProto) -> None:
         """Add the outputs of a node, or put them in the place of what was there.
@@ -139,8 +131,7 @@ class ShapesContext(Mapping[str, Any]):
         try:
             for name in (*node.inputs, *sorted(node.captures)):
                 if name and name not in self._values:
-                    known = ", ".join(self._values) or "nothing"
-                    raise UnknownValueError(f"takes {name!r}, which is not here: {known}")
+                    raise UnknownValueError(f"takes {name!r}, which is not in the context")
             check(node, schema(node.domain, node.op_type, opsets[node.domain]))
             inputs = [self._values[n] if n else None for n in node.inputs]
             with using(self._facts):
@@ -186,11 +177,6 @@ class ShapesContext(Mapping[str, Any]):
     def __contains__(self, name: object) -> bool:
         return name in self._values
 
-    __hash__ = object.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
     @property
     def requirements(self) -> list[Requirement]:
         """What must hold or some node so far cannot run."""
@@ -212,20 +198,6 @@ class ShapesContext(Mapping[str, Any]):
     def __repr__(self) -> str:
         opsets = ", ".join(f"{d} {v}".strip() for d, v in self.opsets.items())
         return f"<ShapesContext of {len(self)} values, opset {opsets}>"
-
-
-def load_ops() -> None:
-    """Register every operator; not before one is asked for, so that importing stays light."""
-    import jaxshape.ops  # noqa: F401
-
-
-def newest(domain: str, name: str) -> int | None:
-    """The newest version of an operator, in the standard or registered."""
-    load_ops()
-    versions = [v.since for v in registered() if (v.domain, v.name) == (domain, name)]
-    if found := schema(domain, name, NEWEST):
-        versions.append(found.since_version)
-    return max(versions, default=None)
 
 
 def check(node: Node, found: Any) -> None:
@@ -255,6 +227,14 @@ def _is_kind(value: Any, kind: str) -> bool:
         return isinstance(value, one)
     each = _KINDS.get(kind.removesuffix("S"))
     return each is None or isinstance(value, tuple) and all(isinstance(v, each) for v in value)
+
+
+def as_array(value: Any) -> Any:
+    """What is given as an array, as one; text is an array of objects."""
+    array: Any = value if hasattr(value, "shape") else np.asarray(value)
+    if isinstance(array, np.generic) or array.dtype.kind in "US":
+        return np.asarray(array, object if array.dtype.kind in "US" else None)
+    return array
 
 
 def _is_value(value: Any) -> bool:

@@ -1,13 +1,15 @@
 """Exact answers about formulas, by evaluating them on finitely many points.
 
-A formula of `+ - *` and of `//` and `%` by numbers is a quasi-polynomial: for each of its symbols there is a period
-P such that on every residue class modulo P it is a polynomial. So it is sampled on each class, (degree + 1) times for
-each symbol, and Newton's differences of the samples say what it does on the whole class: all 0, it is 0; none negative,
-it never falls below the first sample; the first not divisible by what divides the others, it is never 0.
-The maximum of lines in one symbol is a line past the last crossing: points before it are classes of their own.
-Any other atom counts as a free variable of its range, which can only make an answer less known, never wrong.
+A formula of `+ - *` and of `//` and `%` by numbers is a quasi-polynomial: for each of its symbols
+there is a period P such that on every residue class modulo P it is a polynomial. So it is sampled
+on each class, (degree + 1) times for each symbol, and Newton's differences of the samples say what
+it does on the whole class: all 0, it is 0; none negative, it never falls below the first sample;
+the first not divisible by what divides the others, it is never 0. The maximum of lines in one
+symbol is a line past the last crossing: points before it are classes of their own. Any other atom
+counts as a free variable of its range, which can only make an answer less known, never wrong.
 
-Least and greatest values are part of a symbol, so an answer depends on the formula alone, and is kept.
+Least and greatest values are part of a symbol, so an answer depends on the formula alone, and is
+kept.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ _SPLITS = 6  # maxima taken apart in one formula
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """About a formula at all sizes: is it 0, is it at least 0? None where it depends, or, unless `exact`, unknown."""
+    """About a formula at all sizes: is it 0, is it at least 0? None where it depends, or, unless
+    `exact`, unknown.
+    """
 
     zero: bool | None
     sign: bool | None  # True: nowhere negative; False: everywhere negative
@@ -44,15 +48,16 @@ def equal(a: Scalar, b: Scalar) -> bool | None:
 
 def at_least(a: Scalar, b: Scalar) -> bool | None:
     """Whether a >= b at all sizes (True), at none (False), or neither is known."""
-    return a >= b if type(a) is not Dim and type(b) is not Dim else a is b or verdict(a - b).sign  # type: ignore
+    # type: ignore
+    return a >= b if type(a) is not Dim and type(b) is not Dim else a is b or verdict(a - b).sign
 
 
 @lru_cache(maxsize=CACHE)
-def verdict(d: Scalar) -> Verdict:
+def verdict(d: Any) -> Verdict:
     """What is known about a formula and 0."""
     if type(d) is not Dim:
         return Verdict(d == 0, d >= 0)
-    d = d * d.denominator  # type: ignore[assignment]
+    d = d * d.denominator
     low, high = lower(d), -lower(-d)
     sign = True if low >= 0 else False if high < 0 else None
     zero = False if low > 0 or high < 0 else True if low == high == 0 else None
@@ -71,6 +76,8 @@ def verdict(d: Scalar) -> Verdict:
         split = _split(d)
         zero = split.zero if zero is None else zero
         sign = split.sign if sign is None else sign
+        if sign is False or zero is None and _split(-d).sign is False:
+            zero = False
     return Verdict(zero, sign, found.exact)
 
 
@@ -114,15 +121,16 @@ def _deep(atom: Atom) -> set[Atom]:
     return found
 
 
-# periods --------------------------------------------------------------------------------------------------------------
+# periods ------------------------------------------------------------------------------------------
 
-# period, degree, and content: on a class, all coefficients that involve the variable are divisible by the content
+# period, degree, and content: on a class, all coefficients that involve the variable are divisible
+# by the content
 _Kind = tuple[int, int, int]
 _Kinds = dict[Atom, _Kind]
 
 
 class Periods:
-    """For each variable of a formula its period and degree, and where the classes begin (`starts`)."""
+    """For each variable of a formula its period and degree; `starts` is where classes begin."""
 
     def __init__(self, d: Scalar):
         self.starts: dict[Atom, int] = {}
@@ -171,7 +179,9 @@ class Periods:
         return {atom: (1, 1, 1)}
 
     def _order(self, atom: Atom, v: Atom, period: int) -> bool:
-        """Move the start of the classes of v past the last crossing of the operands; False where there is no such."""
+        """Move the start of the classes of v past the last crossing of the operands; False where
+        there is no such.
+        """
         least = interval(v.dim)[0]
         if least == -math.inf or period > LIMIT:
             return False
@@ -210,12 +220,14 @@ def _joined(s: _Kinds, t: _Kinds, times: bool) -> _Kinds:
     return out
 
 
-# samples --------------------------------------------------------------------------------------------------------------
+# samples ------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass
 class Axis:
-    """The points of one variable: `single` ones, each a class, then `degree + 1` rows of the `period` classes."""
+    """The points of one variable: `single` ones, each a class, then `degree + 1` rows of the
+    `period` classes.
+    """
 
     points: np.ndarray
     single: int

@@ -1,26 +1,27 @@
 """Sizes as formulas.
 
-Invariant: a `Dim` is a polynomial with rational coefficients over integer atoms (symbols, floor quotients, remainders,
-maxima and minima), canonical when made and interned. So two dims are the same object if and only if their canonical
-forms agree; `==` and `hash` are identity, and `dim == 3` is False. Constants are never dims: arithmetic that ends in a
-number returns an `int` (a `Fraction` where it is no integer). What a formula cannot know raises `Undecided`.
+Invariant: a `Dim` is a polynomial with rational coefficients over integer atoms (symbols, floor
+quotients, remainders, maxima and minima), canonical when made and interned. So two dims are the
+same object if and only if their canonical forms agree; `==` and `hash` are identity, and `dim == 3`
+is False. Constants are never dims: arithmetic that ends in a number returns an `int` (a `Fraction`
+where it is no integer). What a formula cannot know raises `Undecided`.
 
-Every rewriting done here holds for all values of the symbols at or above their least value. What holds only for one
-model is the business of `_facts`. This module is the gate: `_divide` (quotients, remainders, maxima), `_evaluate`,
-`_interval` and `_dimtext` (print and parse) are reached through it.
+Every rewriting done here holds for all values of the symbols at or above their least value. What
+holds only for one model is the business of `_facts`. This module is the gate: `_divide` (quotients,
+remainders, maxima), `_evaluate`, `_interval` and `_dimtext` are reached through it.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import numbers
 import operator
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
+from numbers import Integral
 from typing import Any, TypeAlias
 
 Number: TypeAlias = int | Fraction
@@ -86,9 +87,6 @@ class Dim:
     def __neg__(self) -> Any:
         return _multiply(self, -1)
 
-    def __pos__(self) -> Dim:
-        return self
-
     def __sub__(self, other: Any) -> Any:
         if (
             type(other) is not int
@@ -119,11 +117,11 @@ class Dim:
             return other
         if type(other) is not Dim:
             return _multiply(self, number(Fraction(1) / other))
-        return _exactly(self, other)
+        return exactly(self, other)
 
     def __rtruediv__(self, other: Any) -> Any:
         other = _operand(other)
-        return other if other is NotImplemented else 0 if other == 0 else _exactly(other, self)
+        return other if other is NotImplemented else 0 if other == 0 else exactly(other, self)
 
     def __floordiv__(self, other: Any) -> Any:
         other = _operand(other)
@@ -141,11 +139,8 @@ class Dim:
         other = _operand(other)
         return other if other is NotImplemented else mod(other, self)
 
-    def __divmod__(self, other: Any) -> Any:
-        return self // other, self % other
-
     def __pow__(self, exponent: Any) -> Any:
-        if not isinstance(exponent, numbers.Integral) or not 0 <= int(exponent) <= MAX_DEGREE:
+        if not isinstance(exponent, Integral) or not 0 <= int(exponent) <= MAX_DEGREE:
             raise Undecided(f"({self}) to the power {exponent}")
         return product([self] * int(exponent))
 
@@ -248,7 +243,9 @@ class Dim:
         return self._size
 
     def substitute(self, mapping: Mapping[Dim, Scalar]) -> Scalar:
-        """The formula with symbols (or other single atoms) replaced, all at once, and made canonical again."""
+        """The formula with symbols (or other single atoms) replaced, all at once, and made
+        canonical again.
+        """
         return rebuild(self, {key._key(): value for key, value in mapping.items()}, {})
 
     def _key(self) -> Atom:
@@ -260,9 +257,10 @@ class Dim:
     def evaluate(self, env: Mapping[str, Any], greatest: Any = None, smallest: Any = None) -> Any:
         """Its value where each symbol has the value given for its name.
 
-        Integers give an exact int (a Fraction where it is none); int64 arrays are broadcast and give an array, of
-        Python ints where int64 would overflow. Anything else with `+ - * // %` is combined by those, and by `greatest`
-        and `smallest`, functions of two, instead of `max` and `min`.
+        Integers give an exact int (a Fraction where it is none); int64 arrays are broadcast and
+        give an array, of Python ints where int64 would overflow. Anything else with `+ - * // %` is
+        combined by those, and by `greatest` and `smallest`, functions of two, instead of `max` and
+        `min`.
         """
         return evaluate(self, env, greatest, smallest)
 
@@ -277,7 +275,8 @@ _serial = itertools.count()
 
 def number(x: Number) -> Number:
     """The number as an int where it is one."""
-    return x if type(x) is int else x.numerator if x.denominator == 1 else x  # type: ignore[union-attr]
+    # type: ignore[union-attr]
+    return x if type(x) is int else x.numerator if x.denominator == 1 else x
 
 
 def scalar(x: Any) -> Scalar:
@@ -294,7 +293,7 @@ def _operand(x: Any) -> Any:
         return x
     if kind is Fraction:
         return number(x)
-    if isinstance(x, numbers.Integral):  # NumPy's integers and bool are registered as such
+    if isinstance(x, Integral):  # NumPy's integers and bool are registered as such
         return operator.index(x)
     return NotImplemented
 
@@ -321,7 +320,7 @@ def make(terms: dict[Monomial, Number]) -> Scalar:
 
 
 def make_atom(kind: str, args: tuple[Any, ...]) -> Atom:
-    """The interned atom, taken as it is: `floordiv`, `mod`, `maximum` and `minimum` simplify first."""
+    """The interned atom, taken as it is; `floordiv`, `mod`, `maximum`, `minimum` simplify first."""
     key = (kind, frozenset(args) if kind in ("max", "min") else args)
     with _lock:
         atom = _atoms.get(key)
@@ -339,7 +338,9 @@ def make_atom(kind: str, args: tuple[Any, ...]) -> Atom:
 
 
 def symbol(name: str, least: int | None = 1, most: int | None = None) -> Dim:
-    """The symbol with this name and least value: 1 for named sizes, 0 for counts, None for any integer."""
+    """The symbol with this name and least value: 1 for named sizes, 0 for counts, None for any
+    integer.
+    """
     return make_atom("symbol", (name, least, most)).dim
 
 
@@ -370,7 +371,8 @@ def _subtract(a: Dim, b: Scalar) -> Scalar:
 @lru_cache(maxsize=CACHE)
 def _multiply(a: Dim, b: Scalar) -> Scalar:
     if type(b) is not Dim:
-        return make({mono: number(k * b) for mono, k in a.terms.items()}) if b else 0  # type: ignore[operator]
+        # type: ignore[operator]
+        return make({mono: number(k * b) for mono, k in a.terms.items()}) if b else 0
     if len(a.terms) * len(b.terms) > MAX_TERMS:
         raise Undecided("a product of too many terms")
     terms: dict[Monomial, Number] = {}
@@ -383,13 +385,6 @@ def _multiply(a: Dim, b: Scalar) -> Scalar:
     return make({mono: number(k) for mono, k in terms.items() if k})
 
 
-def _exactly(a: Scalar, b: Dim) -> Scalar:
-    quotient = divide(a, b)
-    if quotient is None:
-        raise Undecided(f"({a})/({b})")
-    return quotient
-
-
 def product(dims: Iterable[Any]) -> Any:
     """The product of sizes; 1 for none."""
     return scalar(math.prod(dims))
@@ -399,22 +394,7 @@ def size_of(x: Any) -> int:
     return x.size if type(x) is Dim else 1
 
 
-def too_long(dim: Any, limit: int = 200) -> bool:
-    """Whether the text of a dim is too long to be read, or to be computed with quickly."""
-    return type(dim) is Dim and (dim.size > limit or len(str(dim)) > limit)
-
-
-from ._dimtext import identifiers as identifiers  # noqa: E402  (below: they need what is above)
-from ._dimtext import mangled as mangled  # noqa: E402
-from ._dimtext import parse as parse  # noqa: E402
-from ._dimtext import text as text  # noqa: E402
-from ._divide import ceildiv as ceildiv  # noqa: E402
-from ._divide import divide as divide  # noqa: E402
-from ._divide import floordiv as floordiv  # noqa: E402
-from ._divide import maximum as maximum  # noqa: E402
-from ._divide import minimum as minimum  # noqa: E402
-from ._divide import mod as mod  # noqa: E402
-from ._evaluate import evaluate as evaluate  # noqa: E402
-from ._evaluate import rebuild as rebuild  # noqa: E402
-from ._interval import interval as interval  # noqa: E402
-from ._interval import lower as lower  # noqa: E402
+from ._dimtext import identifiers, mangled, parse, text, too_long  # noqa: E402, F401
+from ._divide import ceildiv, divide, exactly, floordiv, maximum, minimum, mod  # noqa: E402, F401
+from ._evaluate import evaluate, rebuild  # noqa: E402
+from ._interval import interval, lower  # noqa: E402, F401

@@ -1,8 +1,9 @@
 """The text of a formula, and back.
 
-Text is Python: `+ - * // % **`, `max(a, b)`, `min(a, b)`, `h/2` for a rational coefficient, and parentheses where a
-reader might bind a minus differently: `-(h % 2)`. Reading is done by a parser of its own, bounded in depth and length,
-that also takes the forms of JAX (`floordiv(a, b)`, `s0^2`) and of sympy (`Max(a, b)`, `floor(h/2)`).
+Text is Python: `+ - * // % **`, `max(a, b)`, `min(a, b)`, `h/2` for a rational coefficient, and
+parentheses where a reader might bind a minus differently: `-(h % 2)`. Reading is done by a parser
+of its own, bounded in depth and length, that also takes the forms of JAX (`floordiv(a, b)`, `s0^2`)
+and of sympy (`Max(a, b)`, `floor(h/2)`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ _LONG = 20_000  # nodes; nobody reads more, and text repeats what the formula sh
 
 
 def identifiers(names: Iterable[str]) -> dict[str, str]:
-    """For each name an identifier of its own: the name itself where it is one, else with `_` for what is not allowed."""
+    """For each name an identifier of its own: the name itself where it is one, else with `_` for
+    what is not allowed.
+    """
     names = sorted(set(names))
     found = {name: name for name in names if name.isidentifier()}
     taken = set(found)
@@ -44,7 +47,9 @@ def mangled(name: str) -> str:
 
 
 def text(d: Scalar, names: Mapping[str, str] | None = None) -> str:
-    """A formula as Python text; `names` gives the identifiers to use for its symbols inside compound expressions."""
+    """A formula as Python text; `names` gives the identifiers to use for its symbols inside
+    compound expressions.
+    """
     if type(d) is not Dim:
         return str(d)
     if names is not None and not d.is_symbol:
@@ -66,7 +71,10 @@ def _sum(d: Scalar, names: Mapping[str, str]) -> str:
     if below > 1 and _whole(d, below):
         return _quotient(_grouped(d * below, names), str(below))
     terms = sorted(_shifted(d).items(), key=lambda t: (t[1] < 0, -len(t[0]), _factors(t[0], names)))
-    terms.sort(key=lambda t: (t[1] < 0, not t[0]))
+    first = all(k < 0 for mono, k in terms if mono)  # `5 - h`, but `h - w + 5`
+    terms.sort(key=lambda t: not t[0] and not (first and t[1] > 0))
+    if first:
+        terms.sort(key=lambda t: t[1] < 0)
     out = ""
     for mono, k in terms:
         body = _term(mono, abs(k), names)
@@ -81,7 +89,9 @@ def _sum(d: Scalar, names: Mapping[str, str]) -> str:
 
 
 def _whole(d: Dim, below: int) -> bool:
-    """Whether a polynomial with coefficients over `below` is an integer at all integers, as n*(n - 1)/2 is."""
+    """Whether a polynomial with coefficients over `below` is an integer at all integers, as n*(n -
+    1)/2 is.
+    """
     atoms = sorted(d.atoms(), key=lambda a: a.serial)
     if below ** len(atoms) > 256:
         return False
@@ -94,9 +104,11 @@ def _whole(d: Dim, below: int) -> bool:
 
 
 def _shifted(d: Dim) -> dict[Monomial, Number]:
-    """The terms, with `(x + m - 1)//m` as `(x - 1)//m + 1`: how a count of windows is commonly written.
+    """The terms, with `(x + m - 1)//m` as `(x - 1)//m + 1`: how a count of windows is commonly
+    written.
 
-    A printed quotient whose constant is lowered by its divisor is marked by a stand-in atom, never interned.
+    A printed quotient whose constant is lowered by its divisor is marked by a stand-in atom, never
+    interned.
     """
     terms = dict(d.terms)
     for mono in sorted(d.terms, key=lambda m: [a.serial for a in m]):
@@ -145,7 +157,8 @@ def _atom(atom: Atom, names: Mapping[str, str]) -> str:
         simple = type(b) is not Dim or b.atom is not None and b.atom.kind not in ("//", "%")
         return _quotient(_grouped(a, names), below if simple else f"({below})", atom.kind)
     numbers = [str(x) for x in atom.args if type(x) is not Dim]
-    return f"{atom.kind}({', '.join(sorted([_sum(x, names) for x in atom.args if type(x) is Dim]) + numbers)})"
+    formulas = sorted([_sum(x, names) for x in atom.args if type(x) is Dim])
+    return f"{atom.kind}({', '.join(formulas + numbers)})"
 
 
 def _quotient(above: str, below: str, sign: str = "//") -> str:
@@ -159,7 +172,12 @@ def _grouped(x: Scalar, names: Mapping[str, str]) -> str:
     return body if plain and not body.startswith("-") else f"({body})"
 
 
-# reading --------------------------------------------------------------------------------------------------------------
+def too_long(dim: Any, limit: int = 200) -> bool:
+    """Whether the text of a dim is too long to be read, or to be computed with quickly."""
+    return type(dim) is Dim and (dim.size > limit or len(text(dim)) > limit)
+
+
+# reading ------------------------------------------------------------------------------------------
 
 _TOKEN = re.compile(r"\s*(?:(\d+\.\d+|\d+)|([^\W\d][\w.]*)|(\*\*|//|[-+*/%^(),]))")
 _LENGTH, _NESTED, _DIGITS = 4000, 60, 24
@@ -187,9 +205,11 @@ class _NoFormula(Exception):
 
 
 def parse(text: str, lookup: Callable[[str], Any]) -> Any:
-    """The formula that a text is, with `lookup` giving the dim of each name; None where it is no formula.
+    """The formula that a text is, with `lookup` giving the dim of each name; None where it is no
+    formula.
 
-    A name that `lookup` does not know (it returns None, or raises KeyError) makes it no formula either.
+    A name that `lookup` does not know (it returns None, or raises KeyError) makes it no formula
+    either.
     """
     try:
         return _Reader(text, lookup).read()

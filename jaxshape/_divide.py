@@ -1,7 +1,7 @@
 """Quotients, remainders, maxima and minima, simplified when made.
 
-Only identities that hold for all integers, or for all values the symbols may have, are used: with integer polynomials
-and positive k, m
+Only identities that hold for all integers, or for all values the symbols may have, are used: with
+integer polynomials and positive k, m
     (k*m*a + r)//m == k*a + r//m          (g*a + c)//(g*m) == (a + c//g)//m
     (a//k + c)//m == (a + k*c)//(k*m)     -a//m == -((a + m - 1)//m)
 and the like for remainders. A divisor that may be 0 is not cancelled.
@@ -69,7 +69,7 @@ def _floordiv(a: Scalar, b: Scalar) -> Scalar:
     if b == 0:
         raise ZeroDivisionError(f"({a})//0")
     scale = a.denominator
-    m = Fraction(b) * scale
+    m: Fraction = Fraction(b) * scale  # type: ignore[arg-type]
     a = a * (scale * m.denominator)
     return _floor(a, m.numerator) if m > 0 else _floor(-a, -m.numerator)  # type: ignore[arg-type]
 
@@ -110,7 +110,7 @@ def _less(a: Dim, g: int) -> Scalar:
 
 
 def _split(a: Dim, m: int) -> tuple[Scalar, Scalar]:
-    """a == whole * m + rest: the constant of rest is in [0, m), other coefficients keep their sign."""
+    """a == whole * m + rest: the constant of rest is in [0, m), other terms keep their sign."""
     whole: dict[Monomial, Number] = {}
     rest: dict[Monomial, Number] = {}
     for mono, k in a.terms.items():
@@ -141,7 +141,8 @@ def _inner(a: Dim, kind: str) -> tuple[Any, int] | None:
     if len(monos) != 1 or len(monos[0]) != 1 or a.terms[monos[0]] != 1:
         return None
     atom = monos[0][0]
-    return atom.args if atom.kind == kind and type(atom.args[1]) is int else None  # type: ignore[return-value]
+    # type: ignore[return-value]
+    return atom.args if atom.kind == kind and type(atom.args[1]) is int else None
 
 
 def _nonzero(b: Scalar) -> bool:
@@ -179,7 +180,7 @@ def _split_symbolic(a: Scalar, b: Dim) -> tuple[Scalar, Scalar]:
     ((mono, k),) = b.terms.items()
     found: dict[Monomial, Number] = {}
     for m, c in a.terms.items() if type(a) is Dim else ():
-        rest = _without(m, mono)
+        rest = without(m, mono)
         q = abs(int(c)) // int(k) * (1 if c > 0 else -1)
         if rest is not None and q:
             found[rest] = q
@@ -187,7 +188,7 @@ def _split_symbolic(a: Scalar, b: Dim) -> tuple[Scalar, Scalar]:
     return whole, a - whole * b
 
 
-def _without(m: Monomial, n: Monomial) -> Monomial | None:
+def without(m: Monomial, n: Monomial) -> Monomial | None:
     """m / n, or None where n does not divide m."""
     left = list(m)
     for atom in n:
@@ -210,7 +211,7 @@ def _reduced(a: Scalar, b: Scalar) -> tuple[Scalar, Any, bool]:
     monos = [*a.terms, *b.terms]  # type: ignore[union-attr]
     for atom in set(monos[0]):
         while all(atom in m for m in monos) and _nonzero(atom.dim):
-            a, b = [make({_without(m, (atom,)): k for m, k in x.terms.items()}) for x in (a, b)]  # type: ignore
+            a, b = _drop(a, atom), _drop(b, atom)
             changed = True
             if type(a) is not Dim or type(b) is not Dim:
                 return a, b, changed
@@ -218,11 +219,16 @@ def _reduced(a: Scalar, b: Scalar) -> tuple[Scalar, Any, bool]:
     return a, b, changed
 
 
-def _over(x: Scalar, g: int) -> Scalar:
+def _drop(x: Any, atom: Atom) -> Scalar:
+    """x / atom, where all terms have it."""
+    return make({m[: (i := m.index(atom))] + m[i + 1 :]: k for m, k in x.terms.items()})
+
+
+def _over(x: Any, g: int) -> Scalar:
     return x if g <= 1 else x * Fraction(1, g) if type(x) is Dim else number(Fraction(x, g))
 
 
-def divide(a: Scalar, b: Scalar) -> Scalar | None:
+def divide(a: Any, b: Scalar) -> Scalar | None:
     """The polynomial q with a == q * b, or None where there is none."""
     if type(b) is not Dim:
         return a / b if type(a) is Dim else number(Fraction(a) / b)
@@ -232,7 +238,7 @@ def divide(a: Scalar, b: Scalar) -> Scalar | None:
     quotient: Scalar = 0
     for _ in range(min(MAX_TERMS, 4 * len(a.terms) + 16)):
         top = max(a.terms, key=_order)
-        rest = _without(top, lead)
+        rest = without(top, lead)
         if rest is None:
             return None
         part = make({rest: number(Fraction(a.terms[top]) / b.terms[lead])})
@@ -241,6 +247,14 @@ def divide(a: Scalar, b: Scalar) -> Scalar | None:
         if type(a) is not Dim:
             return quotient if a == 0 else None
     return None
+
+
+def exactly(a: Scalar, b: Scalar) -> Scalar:
+    """a / b, where that is a polynomial."""
+    quotient = divide(a, b)
+    if quotient is None:
+        raise Undecided(f"({a})/({b})")
+    return quotient
 
 
 @lru_cache(maxsize=CACHE)

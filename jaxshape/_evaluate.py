@@ -1,6 +1,8 @@
-"""What a formula becomes when its symbols get values: another formula, a number, or an array of numbers.
+"""What a formula becomes when its symbols get values: another formula, a number, or an array of
+numbers.
 
-Both are one walk from the operands up, with a memo, so that a formula that shares parts costs no more than its parts.
+Both are one walk from the operands up, with a memo, so that a formula that shares parts costs no
+more than its parts.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ _CONSTRUCT: dict[str, Callable[..., Any]] = {
 
 
 def rebuild(x: Scalar, atoms: Mapping[Atom, Scalar], memo: dict[Any, Any]) -> Scalar:
-    """x with atoms replaced, made canonical again; `memo` may be kept between calls with the same `atoms`."""
+    """x with atoms replaced, made canonical again; `memo` may be kept between calls with the same
+    `atoms`.
+    """
     if type(x) is not Dim:
         return x
     found = memo.get(x)
@@ -87,7 +91,9 @@ def evaluate(d: Scalar, env: Mapping[str, Any], greatest: Any = None, smallest: 
 
 
 def at(d: Scalar, values: Mapping[Atom, Any], greatest: Any = None, smallest: Any = None) -> Any:
-    """The value of d where atoms have these values: all ints, or arrays (int64, widened where needed), or neither."""
+    """The value of d where atoms have these values: all ints, or arrays (int64, widened where
+    needed), or neither.
+    """
     if any(isinstance(v, np.ndarray) for v in values.values()):
         peak: dict[Any, int] = {}
         most = {a: _peak(v) for a, v in values.items()}

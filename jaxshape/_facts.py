@@ -1,17 +1,17 @@
 """What one trace knows about its sizes, and what it demands of them.
 
-A demand (`same`, `least`, `divisible`, `broadcast`) that holds at all sizes costs nothing; one that holds at none is a
-`ShapeError`; any other is recorded as a requirement and used from then on. Sound before precise: what is claimed holds
-for every input on which the model runs. Claims are about named sizes >= 1 and counts >= 0; a named size may be 0 when
-the model is run, so a clash counts as proved only if it is one at 0 too.
+A demand (`same`, `least`, `divisible`, `broadcast`) that holds at all sizes costs nothing; one that
+holds at none is a `ShapeError`; any other is recorded as a requirement and used from then on. Sound
+before precise: what is claimed holds for every input on which the model runs. Claims are about
+named sizes >= 1 and counts >= 0; a named size may be 0 when the model is run, so a clash counts as
+proved only if it is one at 0 too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ._dim import (
@@ -19,145 +19,29 @@ from ._dim import (
     Dim,
     Scalar,
     Undecided,
-    interval,
-    lower,
-    mangled,
     maximum,
     minimum,
     mod,
     scalar,
-    symbol,
 )
 from ._error import ShapeError
 from ._evaluate import rebuild
+from ._mint import Mint
 from ._report import Demand, report
 from ._require import Requirement as Requirement
 from ._require import read
-from ._solve import numeric
-from ._store import Store, because
+from ._store import because
 
 
-class Facts(Store):
+class Facts(Mint):
     """The requirements, bounds and decisions of one trace."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.minted = 0
-        self.definitions: dict[Dim, Dim] = {}  # fresh name -> the long formula it stands for
-        self._defined: dict[Dim, Dim] = {}
-        self._most: dict[Dim, Scalar] = {}
-        self._names: set[str] = set()
-        self._user: set[str] = set()
-        self._authored: dict[str, Dim] = {}
-
-    # names ------------------------------------------------------------------------------------------------------------
-
-    def reserve(self, names: Iterable[str]) -> None:
-        """Names of the user: fresh dims will not be called that."""
-        names = list(names)
-        self._user.update(names)
-        self._names.update(names)
-        self._names.update(map(mangled, names))
-
-    def count(self, stem: str, least: Scalar = 0, most: Scalar | None = None) -> Any:
-        """A fresh size between `least` and `most`; the number itself where only one is possible."""
-        low = max(0, numeric(lower(self._world.forward(least))) or 0)
-        high = None if most is None else numeric(interval(self._world.forward(most))[1])
-        if high is not None and high <= low and type(most) is not Dim:
-            return low
-        made = self._mint(stem, low, high)
-        if type(least) is Dim:
-            self._limits += (Demand(made, least, None),)
-        if type(most) is Dim:
-            self._limits += (Demand(most, made, None),)
-            self._most[made] = most
-        return made
-
-    def element(self, stem: str) -> Dim:
-        """A fresh integer of which nothing is known."""
-        return self._mint(stem, None, None)
-
-    def define(self, d: Dim, stem: str) -> Dim:
-        """A fresh name for a formula too long to be shown; `definitions` keeps what it stands for."""
-        if d not in self._defined:
-            world = self._world.forward(d)
-            low, high = numeric(lower(world)), numeric(interval(world)[1])
-            made = self._defined[d] = self._mint(stem, low, high)
-            self.definitions[made] = d
-        return self._defined[d]
-
-    def _mint(self, stem: str, least: int | None, most: int | None) -> Dim:
-        stem = mangled(stem) if stem else "n"
-        name = next(
-            n
-            for n in itertools.chain([stem], (f"{stem}_{i}" for i in itertools.count(1)))
-            if n not in self._names
-        )
-        self._names.add(name)
-        self.minted += 1
-        made = symbol(name, least, most)
-        self._world.fresh.add(made._symbol())
-        return made
-
-    def reserved(self, name: str) -> bool:
-        """Whether a name is one of the user's."""
-        return name in self._user
-
-    def authored(self, name: str) -> Dim:
-        """The fresh size that a name means which a file declares of a value of its own."""
-        if name not in self._authored:
-            self._authored[name] = self._mint(name, 0, None)
-        return self._authored[name]
-
-    def is_fresh(self, d: Dim) -> bool:
-        """Whether a symbol was minted here, not named by the user."""
-        return d._symbol() in self._world.fresh
-
-    def fresh(self) -> list[Dim]:
-        """The symbols minted so far."""
-        return [atom.dim for atom in self._world.fresh]
-
-    def adopt(self, dims: Iterable[Dim]) -> None:
-        """Count symbols that were minted in a branch among the minted ones."""
-        self._world.fresh.update(d._symbol() for d in dims)
-
-    def bind(self, d: Dim, value: Scalar) -> bool:
-        """Take a fresh symbol to be `value`, without demanding it; whether its bounds allow that."""
-        if self.equal(d, value) is False:
-            return False
-        self._solve(Demand(d, value, None))
-        return True
-
-    def bound(self, d: Scalar) -> tuple[int | None, Scalar | None]:
-        """The least and the greatest value of d, as far as known; the latter may be a formula."""
-        if type(d) is not Dim:
-            return d, d  # type: ignore[return-value]
-        world: Any = self._world.forward(d)
-        low, high = numeric(lower(world)), numeric(-lower(-world))
-        for fact in self._state.above if high is None else ():
-            if type(fact.left) is int and self.at_least(fact.left, d):
-                high = fact.left if high is None else min(high, fact.left)
-        if high is None and self._most:
-            tops: Any = d
-            for _ in range(8):
-                limits = (
-                    {s: self._most[s] for s in tops.symbols if s in self._most}
-                    if type(tops) is Dim
-                    else {}
-                )
-                if not limits:
-                    break
-                tops = tops.substitute(limits)
-            if tops is not d and self.at_least(tops, d):
-                return low, self.simplify(tops)
-        return low, high
-
     def simplify(self, d: Scalar) -> Scalar:
-        """The shortest known formula for d under what is known; an int, where it can be nothing else."""
+        """The shortest known formula for d; an int, where it can be nothing else."""
         d = super().simplify(d)
         if type(d) is not Dim or not self._facts_about(d):
             return d
-        memo = self._world.memo.decided
+        memo: dict[Any, Any] = self._world.memo.decided
         if (d, "extremes") not in memo:
             found = d
             for atom in sorted(extremes(d), key=lambda a: a.depth):
@@ -169,7 +53,7 @@ class Facts(Store):
         return memo[d, "extremes"]
 
     def _undominated(self, atom: Atom) -> list[Scalar]:
-        """The members of an extreme that may be it, given what was demanded between several sizes."""
+        """The members of an extreme that may be it, given what was demanded between sizes."""
         left = list(atom.args)
         for x in atom.args:
             rest = [y for y in left if y is not x]
@@ -178,7 +62,7 @@ class Facts(Store):
                 left = rest
         return left
 
-    # demands ----------------------------------------------------------------------------------------------------------
+    # demands --------------------------------------------------------------------------------------
 
     def same(self, a: Scalar, b: Scalar, why: str = "") -> Scalar:
         """Demand a == b; the simpler of the two."""
@@ -193,7 +77,9 @@ class Facts(Store):
         return min(self.simplify(a), self.simplify(b), key=self._rank)
 
     def _among(self, a: Scalar, b: Scalar, why: str) -> bool:
-        """Demand a == b where a is an extreme of b and others: an order between them; whether it is that."""
+        """Demand a == b where a is an extreme of b and others: an order between them; whether it is
+        that.
+        """
         atom = a.atom if type(a) is Dim else None
         if atom is None or atom.kind not in ("max", "min") or b not in atom.args:
             return False
@@ -223,7 +109,7 @@ class Facts(Store):
             self._clash(rest, 0, "==", f"{d} is no multiple of {k}", why)
 
     def broadcast(self, *dims: Scalar, why: str = "") -> Scalar:
-        """Demand that sizes of one axis broadcast together, as NumPy does; the size of the result."""
+        """Demand that sizes of one axis broadcast as NumPy's do; the size of the result."""
         if len(dims) == 2 and dims[0] is dims[1] and type(dims[0]) is Dim:
             return self.simplify(dims[0])
         key = (self._state.epoch, *dims)
@@ -231,14 +117,16 @@ class Facts(Store):
         if key not in done:
             sizes = list(dict.fromkeys(d for d in map(self.simplify, dims) if d != 1))
             sizes.sort(key=lambda d: 0 if type(d) is not Dim else 1 if self.at_least(d, 2) else 2)
+            # simplified sizes prove a clash only if they are right at 0 too
+            sure = not self._world.soft or all(type(d) is not Dim for d in dims)
             result: Scalar = sizes[0] if sizes else 1
             for d in sizes[1:]:
-                result = self._pair(self.simplify(result), self.simplify(d), why)
+                result = self._pair(self.simplify(result), self.simplify(d), why, sure)
             self._state.done[key] = result
             return result
         return done[key]
 
-    def _pair(self, a: Scalar, b: Scalar, why: str) -> Scalar:
+    def _pair(self, a: Scalar, b: Scalar, why: str, sure: bool) -> Scalar:
         known = self.equal(a, b)
         if known:
             return min(a, b, key=self._rank)
@@ -251,20 +139,20 @@ class Facts(Store):
                 # neither is 1, named sizes of 0 aside
                 self._world.soft |= self._possible(*a_one) or self._possible(*b_one)
                 return self.same(a, b, why)
-            if not any(self._possible(*pair) for pair in (alike, a_one, b_one)):
+            if sure and not any(self._possible(*pair) for pair in (alike, a_one, b_one)):
                 raise ShapeError(because(why, f"{a} does not broadcast with {b}"))
             self._choose([alike, a_one, b_one], why)
             return min(a, b, key=self._rank)
         for x, y in ((a, b), (b, a)):
             if type(x) is Dim and x in self._state.joined and y in x._key().args:
                 return x  # what y may be was demanded when x was made
-        for x, y, one in ((a, b, a_one), (b, a, b_one)):
-            # y is the result where it is at least 2, or where it is at least x and x at least 1
-            if self.at_least(y, 2) or self.at_least(y, x) and self.at_least(x, 1):
-                self._choose([alike, one], why)
-                return self.simplify(y)
         if self._forced(a, b):
             return self.same(a, b, why)
+        for x, y in ((a, b), (b, a)):
+            # y is the result where it is at least 2, or where it is at least x and x at least 1
+            if self.at_least(y, 2) or self.at_least(y, x) and self.at_least(x, 1):
+                self._choose([alike, a_one, b_one], why)
+                return self.simplify(y)
         positive = self.at_least(a, 1) and self.at_least(b, 1)
         self._choose([alike, a_one, b_one], why)
         a, b = self.simplify(a), self.simplify(b)
@@ -291,7 +179,9 @@ class Facts(Store):
         return True
 
     def assume(self, source: str, lookup: Callable[[str], Any]) -> None:
-        """Demand what a caller states, such as 'h % 32 == 0', 'h <= 512', 'total == past + seq', 'a == b or a == 1'."""
+        """Demand what a caller states, such as 'h % 32 == 0', 'h <= 512', 'total == past + seq', 'a
+        == b or a == 1'.
+        """
         node, self.node = self.node, ""
         try:
             for alternatives in read(source, lookup):
@@ -309,10 +199,12 @@ class Facts(Store):
         finally:
             self.node = node
 
-    # results --------------------------------------------------------------------------------------------------------
+    # results --------------------------------------------------------------------------------------
 
     def report(self) -> list[Requirement]:
-        """The requirements, simplified by each other, without those that others imply, in the order of their demand."""
+        """The requirements, simplified by each other, without those that others imply, in the order
+        of their demand.
+        """
         s = self._state
 
         def implied(demand: Demand) -> bool:
@@ -324,7 +216,9 @@ class Facts(Store):
         )
 
     def broken(self, env: Mapping[str, int]) -> list[Requirement]:
-        """The requirements that these sizes violate; one about a size that is not given is passed over."""
+        """The requirements that these sizes violate; one about a size that is not given is passed
+        over.
+        """
         found = []
         for requirement in self.report():
             try:
@@ -351,7 +245,7 @@ def extremes(d: Dim) -> set[Atom]:
     return found
 
 
-# the trace under way --------------------------------------------------------------------------------------------------
+# the trace under way ------------------------------------------------------------------------------
 
 _current: contextvars.ContextVar[Facts | None] = contextvars.ContextVar("facts", default=None)
 
@@ -451,7 +345,7 @@ def element(stem: str) -> Dim:
     return _told().element(stem)
 
 
-# kept by the engine ---------------------------------------------------------------------------------------------------
+# kept by the engine -------------------------------------------------------------------------------
 
 
 def bound(d: Any) -> tuple[int | None, Any]:

@@ -1,8 +1,9 @@
 """Shorter forms of a formula, found by looking at its values and proved before they are used.
 
-`h + (-h) % 7` takes the values of `7*((h + 6)//7)`, and `(h - 1)//2 - h//2` those of `h % 2 - 1`... A part in one symbol
-whose increments are all alike is a line; one with a second increment at every m-th step is a line plus
-`k*((s + a)//m)`. Only what `_decide` proves equal, and what is shorter, replaces the original.
+`h + (-h) % 7` takes the values of `7*((h + 6)//7)`, and `(h - 1)//2 - h//2` those of `h % 2 - 1`...
+A part in one symbol whose increments are all alike is a line; one with a second increment at every
+m-th step is a line plus `k*((s + a)//m)`. Only what `_decide` proves equal, and what is shorter,
+replaces the original.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def _by_symbol(d: Dim, s: Atom) -> Scalar:
 
 
 def _worth(part: Scalar) -> bool:
-    """Whether there is something to shorten: more than one quotient, or any remainder or maximum."""
+    """Whether there is something to shorten: several quotients, or any remainder or maximum."""
     if type(part) is not Dim:
         return False
     atoms = [a for a in part.atoms() if a.kind != "symbol"]
@@ -90,7 +91,9 @@ def _worth_inside(x: Dim) -> bool:
 
 
 def _line(part: Any, s: Atom) -> Scalar:
-    """The shortest equal of a formula in one symbol that has the form `j*s + c` or `k*((s + a)//m) + j*s + c`."""
+    """The shortest equal of a formula in one symbol that has the form `j*s + c` or `k*((s + a)//m)
+    + j*s + c`.
+    """
     for candidate in _candidates(part, s):
         if size_of(candidate) < part.size and equal(part, candidate) is True:
             return candidate

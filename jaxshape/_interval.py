@@ -1,7 +1,8 @@
 """Cheap bounds of a formula, from the least and greatest values of its symbols.
 
-`interval` takes each term by itself. `lower` also replaces each quotient by the line below it, so that what cancels is
-seen: `h - h//2` is at least `h - h/2`. Both bounds are sound, neither is always the best.
+`interval` takes each term by itself. `lower` also replaces each quotient by the line below it, so
+that what cancels is seen: `h - h//2` is at least `h - h/2`. Both bounds are sound, neither is
+always the best.
 """
 
 from __future__ import annotations

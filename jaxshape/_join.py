@@ -55,10 +55,10 @@ def join(a: Any, b: Any, stem: str = "join") -> Any:
 
 
 def join_dim(a: Any, b: Any, stem: str) -> Any:
+    if a is None or b is None:
+        return None if a is b else _facts.count(stem)
     if a is b or a == b or _facts.equal(a, b):
         return a
-    if a is None or b is None:
-        return _facts.count(stem)
     low = minimum(*(_least(d) for d in (a, b)))
     return _facts.count(stem, least=low if isinstance(low, int) else 0, most=maximum(a, b))
 
@@ -80,15 +80,28 @@ def _objects(a: Any) -> np.ndarray:
     return a.elements if isinstance(a, DimArray) else np.asarray(a).astype(object)
 
 
-def as_sequence(value: Any) -> Any:
-    """A list of values as a sequence type: the join of its elements."""
+def as_sequence(value: Any, length: int | None = None) -> Any:
+    """A list of values as a sequence type: what holds of every element."""
     if not isinstance(value, list):
         return value
     elem = None
     for v in value:
-        t = elem_type(v)
-        elem = t if elem is None else join(elem, t, "element")
-    return SequenceType(elem, len(value))
+        elem = elem_join(elem, elem_type(v))
+    return SequenceType(elem, len(value) if length is None else length)
+
+
+def elem_join(a: Any, b: Any) -> Any:
+    """What holds of elements of either type (None: no element yet): sizes that differ are None, not one fresh size."""
+    if a is None or b is None or a is b:
+        return b if a is None else a
+    if isinstance(a, SequenceType) and isinstance(b, SequenceType):
+        return SequenceType(elem_join(a.elem, b.elem), a.length if a.length == b.length else None)
+    if not (isinstance(a, TensorType) and isinstance(b, TensorType)):
+        return UNKNOWN
+    dtype = a.dtype if a.dtype == b.dtype else None
+    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
+        return TensorType(dtype, None)
+    return TensorType(dtype, tuple(x if x is y or x == y else None for x, y in zip(a.shape, b.shape, strict=True)))
 
 
 def elem_type(value: Any) -> Any:
@@ -104,11 +117,7 @@ def widen(old: Any, new: Any, fresh: set[Any], stem: str) -> Any:
         return [widen(x, y, fresh, stem) for x, y in zip(old, new, strict=True)]
     if isinstance(old, (list, SequenceType)) and isinstance(new, (list, SequenceType)):
         old, new = as_sequence(old), as_sequence(new)
-        if old.elem is None:
-            elem = new.elem
-        else:
-            elem = old.elem if new.elem is None else widen(old.elem, new.elem, fresh, stem)
-        return SequenceType(elem, _widen_dim(old.length, new.length, fresh, stem))
+        return SequenceType(elem_join(old.elem, new.elem), _widen_dim(old.length, new.length, fresh, stem))
     if (
         is_host(old)
         and is_host(new)
@@ -116,6 +125,8 @@ def widen(old: Any, new: Any, fresh: set[Any], stem: str) -> Any:
         and content_key(old) == content_key(new)
     ):
         return old
+    if isinstance(old, OptionalType) and new is not None and not isinstance(new, OptionalType):
+        return elem_type(new)  # the type that the body declares for what it carries
     if isinstance(old, OptionalType) or isinstance(new, OptionalType) or old is None or new is None:
         return join(old, new, stem)
     old, new = type_of(old), type_of(new)
@@ -201,3 +212,13 @@ def _renamed(value: Any, inside: set[Any], stem: str) -> Any:
     if isinstance(value, OptionalType):
         return OptionalType(value.elem and _renamed(value.elem, inside, stem))
     return value
+
+
+def elem_renamed(t: Any, inside: set[Any]) -> Any:
+    """The type of every element, from that of one: sizes of its own (`inside`) differ from one to the next."""
+    if not isinstance(t, TensorType) or t.shape is None:
+        return t
+    return TensorType(
+        t.dtype,
+        tuple(None if isinstance(d, Dim) and not inside.isdisjoint(d.symbols) else d for d in t.shape),
+    )

@@ -1,15 +1,12 @@
 """One operator by itself: looked up, described, inferred and run without a model around it.
 
-An `Operator` is what the ONNX standard, or the signature that a user registered, says of one
-version; the standard's texts are read from the onnx package when they are asked for.
+What is said of it is in `_describe.py`; here it is used, as a node of its own.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
-import functools
-import inspect
+import operator as _operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,152 +14,26 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from ._context import NEWEST, ShapesContext, load_ops, newest
+from ._context import ShapesContext, as_array
+from ._describe import Description, load_ops, newest, versions_of
 from ._dim import Dim
 from ._error import ShapeError, UnknownValueError, UnsupportedError
 from ._graph import Graph, Model
 from ._host import type_of
 from ._interpret import Scope
 from ._model import node_of
-from ._op import REQUIRED, Op, registered, select
+from ._op import registered, select
 from ._run import Runner, placed
 from ._schema import schema, type_named
 from ._value import TensorType, dtype_name
 
 
-@dataclasses.dataclass(frozen=True)
-class Parameter:
-    """An input or output: `option` is Single (required), Optional or Variadic.
+class Operator(Description):
+    """One version of an operator, to be looked at, inferred and run; made by `operator`.
 
-    `type` is the type constraint's name, or the type itself; `types` are all that it allows, empty
-    where nothing is said.
+    Attributes are those of a `Description`: `name`, `domain`, `opset`, `since_version`, `doc`,
+    `inputs`, `outputs`, `attributes`, `type_constraints`, `versions`, `deprecated`.
     """
-
-    name: str
-    option: str = "Single"
-    type: str = ""
-    types: tuple[str, ...] = ()
-    description: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Attribute:
-    """An attribute: `type` is INT, FLOATS, GRAPH, ...; `default` None where there is none."""
-
-    name: str
-    type: str = ""
-    default: Any = None
-    required: bool = False
-    description: str = ""
-
-
-class Operator:
-    """One version of an operator; made by `operator`.
-
-    Attributes:
-      name, domain: what it is called; the domain "" is ai.onnx.
-      opset: the opset it was asked for at.
-      since_version: the version of the opset that brought this form of it.
-      versions: every such version up to now.
-      deprecated: whether that opset dropped it.
-      doc: what it does.
-      inputs, outputs: tuples of `Parameter`; outputs are empty where only the function knows.
-      attributes: `Attribute`s by name.
-      type_constraints: for each type name, the types allowed and what for.
-    """
-
-    def __init__(self, name: str, domain: str, opset: int, standard: Any, lowering: Op | None):
-        self.name, self.domain, self.opset = name, domain, opset
-        self.versions = _versions(domain, name)
-        self._schema = standard
-        self.type_constraints: dict[str, tuple[tuple[str, ...], str]] = {}
-        if standard is None:
-            assert lowering is not None
-            self.since_version = lowering.since
-            self.deprecated = False
-            self.doc = inspect.getdoc(lowering.function) or ""
-            self.inputs = tuple(_signature_inputs(lowering))
-            self.outputs: tuple[Parameter, ...] = ()
-            self.attributes = {
-                n: Attribute(n, "", None if v is REQUIRED else v, v is REQUIRED)
-                for n, v in lowering.attributes.items()
-            }
-            return
-        self.since_version = standard.since_version
-        self.deprecated = standard.deprecated
-        self.doc = inspect.cleandoc(standard.doc or "")
-        self.type_constraints = {
-            c.type_param_str: (tuple(c.allowed_type_strs), c.description)
-            for c in standard.type_constraints
-        }
-        self.inputs = tuple(map(self._parameter, standard.inputs))
-        self.outputs = tuple(map(self._parameter, standard.outputs))
-        self.attributes = {
-            n: Attribute(n, a.type.name, value, a.required, inspect.cleandoc(a.description))
-            for (n, a), value in zip(
-                standard.attributes.items(), _defaults(standard, domain, opset), strict=True
-            )
-        }
-
-    def _parameter(self, p: Any) -> Parameter:
-        allowed = self.type_constraints.get(p.type_str)
-        types = allowed[0] if allowed else (p.type_str,)
-        return Parameter(
-            p.name, p.option.name, p.type_str, types, inspect.cleandoc(p.description or "")
-        )
-
-    # what it takes --------------------------------------------------------------------------------
-
-    @property
-    def args_mandatory(self) -> list[str]:
-        """The names of the inputs that must be given."""
-        return [p.name for p in self.inputs if p.option == "Single"]
-
-    @property
-    def args_optional(self) -> list[str]:
-        """The inputs that may be left out, as in a signature."""
-        return [
-            f"*{p.name}" if p.option == "Variadic" else f"{p.name}=None"
-            for p in self.inputs
-            if p.option != "Single"
-        ]
-
-    @property
-    def args_default(self) -> list[str]:
-        """The attributes, as in a signature: `name=default`, or the name where one must be given."""
-        return [
-            a.name if a.required else f"{a.name}={_shown(a.default)}"
-            for a in self.attributes.values()
-        ]
-
-    def args_default_modified(self, node: Any = None, /, **attributes: Any) -> list[str]:
-        """Those attributes of a node, or those given, that differ from their default.
-
-        >>> from jaxshape._operator import operator
-        >>> operator("Shape", opset=15).args_default_modified(start=1, end=None)
-        ['start=1']
-        """
-        if node is not None:
-            self._expect(node)
-            attributes = dict(node_of(node, self._opsets).attrs) | attributes
-        else:
-            self._known(attributes)
-        return [
-            f"{n}={_shown(v)}"
-            for n, v in attributes.items()
-            if n not in self.attributes or _shown(v) != _shown(self.attributes[n].default)
-        ]
-
-    @property
-    def atts_value(self) -> dict[str, Any]:
-        """The default of each attribute, None where there is none."""
-        return {a.name: a.default for a in self.attributes.values()}
-
-    # using it -------------------------------------------------------------------------------------
-
-    @property
-    def _opsets(self) -> dict[str, int]:
-        return {"": onnx.defs.onnx_opset_version()} | {self.domain: self.opset}
 
     def infer(self, *types: Any, n_outputs: int | None = None, **attributes: Any) -> Any:
         """The type of the output; of several, a tuple.
@@ -176,9 +47,9 @@ class Operator:
           ShapeError: (a ValueError) it does not take these.
 
         Example:
-          >>> from jaxshape._operator import operator
-          >>> from jaxshape._value import TensorType
-          >>> print(operator("Shape", opset=15).infer(TensorType("string", ("N", 3)), start=1))
+          >>> import jaxshape as js
+          >>> x = js.TensorType("string", ("N", 3))
+          >>> print(js.operator("Shape", opset=15).infer(x, start=1))
           int64[1]
         """
         node = self._node(types, n_outputs, attributes)
@@ -186,8 +57,8 @@ class Operator:
         ctx = ShapesContext(given, self._opsets)
         self._check_types([ctx[n] if n else None for n in node.input])
         values = ctx._compute(node, self._opsets)
-        if n_outputs is not None or not self._open:
-            values = values[: len(node.output)]
+        if n_outputs is not None or self.outputs and self.outputs[-1].option != "Variadic":
+            values = values[: len(node.output)]  # else only the function knows how many there are
         found = tuple(type_of(ctx._resolved(v)) for v in values)
         return found[0] if len(found) == 1 else found
 
@@ -196,19 +67,13 @@ class Operator:
 
         Takes what `infer` does.
 
-        >>> from jaxshape._operator import operator
-        >>> from jaxshape._value import TensorType
-        >>> x = TensorType("float32", ("N", 3))
-        >>> print(operator("Concat").sizes(x, x, axis=0), operator("Shape").sizes(x))
+        >>> import jaxshape as js
+        >>> x = js.TensorType("float32", ("N", 3))
+        >>> print(js.operator("Concat").sizes(x, x, axis=0), js.operator("Shape").sizes(x))
         24*N 16
         """
         found = self.infer(*types, n_outputs=n_outputs, **attributes)
         return tuple(map(_bytes, found)) if isinstance(found, tuple) else _bytes(found)
-
-    @property
-    def _open(self) -> bool:
-        """Whether only the function knows how many outputs there are."""
-        return not self.outputs or self.outputs[-1].option == "Variadic"
 
     def run(
         self, *arrays: Any, n_outputs: int | None = None, device: Any = None, **attributes: Any
@@ -226,14 +91,13 @@ class Operator:
           UnsupportedError: nothing here computes it.
 
         Example:
-          >>> import numpy as np
-          >>> from jaxshape._operator import operator
-          >>> operator("Shape", opset=15).run(np.zeros((2, 3, 4)), start=-1)
+          >>> import numpy as np, jaxshape as js
+          >>> js.operator("Shape", opset=15).run(np.zeros((2, 3, 4)), start=-1)
           array([4])
         """
         arrays = tuple(map(_array, arrays))
         node = self._node(arrays, n_outputs, attributes)
-        self._check_types([type_of(a) for a in arrays])
+        self._check_types([_type(a) for a in arrays])
         given = [a for n, a in zip(node.input, arrays, strict=True) if n]
         found = tuple(run_node(node, given, self._opsets, device))
         return found[0] if len(found) == 1 else found
@@ -247,28 +111,13 @@ class Operator:
         self._expect(node)
         ctx._compute(node, ctx.opsets | {self.domain: self.opset})
 
-    def _expect(self, node: Any) -> None:
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        if (domain, node.op_type) != (self.domain, self.name):
-            given = f"{domain}::{node.op_type}" if domain else node.op_type
-            raise ShapeError(
-                f"{self.title}: {node.name or 'the node'} is of another operator, {given}"
-            )
-
-    def _known(self, attributes: Mapping[str, Any]) -> None:
-        for name in attributes:
-            if name not in self.attributes:
-                known = ", ".join(self.attributes) or "none"
-                raise ShapeError(f"{self.title} has no attribute {name} (known: {known})")
-
     def _node(
         self, inputs: Sequence[Any], n_outputs: int | None, attributes: Mapping[str, Any]
     ) -> onnx.NodeProto:
         self._known(attributes)
-        if n_outputs is None:
-            n_outputs = max(self._schema.min_output, 1) if self._schema else 1
+        least = max(self._schema.min_output, 1) if self._schema else 1
         names = ["" if x is None else self._input_name(i) for i, x in enumerate(inputs)]
-        outputs = [f"output_{i}" for i in range(n_outputs)]
+        outputs = [f"output_{i}" for i in range(least if n_outputs is None else n_outputs)]
         node = onnx.helper.make_node(self.name, names, outputs, self.title, domain=self.domain)
         for name, value in attributes.items():
             if value is not None:
@@ -321,28 +170,6 @@ class Operator:
                         f"{dtype_name(first.dtype)}: both are of type {formal.type_str}"
                     )
 
-    # what people look at --------------------------------------------------------------------------
-
-    @property
-    def title(self) -> str:
-        """Its name, domain and opset, as messages write them."""
-        domain = f"{self.domain}::" if self.domain else ""
-        return f"{domain}{self.name} (opset {self.opset})"
-
-    def __str__(self) -> str:
-        from .show.text import operator_text
-
-        return operator_text(self)
-
-    def __repr__(self) -> str:
-        domain = f"{self.domain}::" if self.domain else ""
-        return f"<Operator {domain}{self.name}-{self.since_version}>"
-
-    def _repr_html_(self) -> str:
-        from .show.html import operator_html
-
-        return operator_html(self)
-
 
 def operator(name: str, opset: int | None = None, domain: str = "") -> Operator:
     """Look up an operator, of the standard or registered with `op`.
@@ -356,8 +183,8 @@ def operator(name: str, opset: int | None = None, domain: str = "") -> Operator:
       UnsupportedError: no such operator, or not yet at that opset.
 
     Example:
-      >>> from jaxshape._operator import operator
-      >>> shape = operator("Shape", opset=15)
+      >>> import jaxshape as js
+      >>> shape = js.operator("Shape", opset=15)
       >>> shape
       <Operator Shape-15>
       >>> shape.args_mandatory, shape.args_default
@@ -380,7 +207,7 @@ def operator(name: str, opset: int | None = None, domain: str = "") -> Operator:
         )
     standard, lowering = schema(domain, name, opset), select(domain, name, opset)
     if standard is None and lowering is None:
-        first = _versions(domain, name)[0]
+        first = versions_of(domain, name)[0]
         raise UnsupportedError(f"{full} is there since opset {first}, not in opset {opset}")
     return Operator(name, domain, opset, standard, lowering)
 
@@ -432,12 +259,16 @@ def run_node(
 
 def _array(value: Any) -> Any:
     """What is given as an array, as one; a list is a sequence of them."""
-    if value is None or hasattr(value, "dtype"):
-        return np.asarray(value) if isinstance(value, np.generic) else value
+    if value is None:
+        return None
     if isinstance(value, list) and any(hasattr(v, "dtype") for v in value):
         return [_array(v) for v in value]
-    array = np.asarray(value)
-    return array.astype(object) if array.dtype.kind in "US" else array
+    return as_array(value)
+
+
+def _type(value: Any) -> Any:
+    """The type of an array of any library; other values as they are."""
+    return TensorType(value.dtype, value.shape) if hasattr(value, "dtype") else value
 
 
 def _bytes(t: Any) -> int | Dim | None:
@@ -446,58 +277,9 @@ def _bytes(t: Any) -> int | Dim | None:
     return t.size * t.dtype.itemsize
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_shown, value))}]"
-    if isinstance(value, float):
-        return str(np.float32(value))  # 0.01, as it was before it became a float32
-    return repr(value)
-
-
 _CONVERTED = {
-    "INT": int,
+    "INT": _operator.index,
     "FLOAT": float,
-    "INTS": lambda v: [int(x) for x in v],
+    "INTS": lambda v: [_operator.index(x) for x in v],
     "FLOATS": lambda v: [float(x) for x in v],
 }
-
-
-def _signature_inputs(op: Op) -> list[Parameter]:
-    last = len(op.inputs) - 1
-    return [
-        Parameter(
-            name,
-            "Variadic"
-            if op.variadic and i == last
-            else "Single"
-            if i < op.required
-            else "Optional",
-        )
-        for i, name in enumerate(op.inputs)
-    ]
-
-
-@functools.cache
-def _standard_versions(domain: str, name: str) -> tuple[int, ...]:
-    found, version = [], NEWEST
-    while version and (one := schema(domain, name, version)) is not None:
-        found.append(one.since_version)
-        version = one.since_version - 1
-    return tuple(reversed(found))
-
-
-def _versions(domain: str, name: str) -> tuple[int, ...]:
-    """Every version of an operator; the standard's where it has any, else those registered."""
-    return _standard_versions(domain, name) or tuple(
-        v.since for v in registered() if (v.domain, v.name) == (domain, name)
-    )
-
-
-def _defaults(standard: Any, domain: str, opset: int) -> list[Any]:
-    """The default of each attribute, read as a node's attribute would be."""
-    node = onnx.NodeProto(op_type=standard.name, domain=domain, output=["y"])
-    node.attribute.extend(
-        a.default_value for a in standard.attributes.values() if a.default_value.name
-    )
-    attrs = node_of(node, {"": opset, domain: opset}).attrs
-    return [attrs.get(name) for name in standard.attributes]

@@ -1,7 +1,8 @@
 """From what a trace has come to know, back to the shortest list of what it demands.
 
-Facts about single symbols are read off what they stand for, so that folded congruences, raised bounds and solved
-equations appear once, in their final form. The rest is simplified by those, and dropped where it holds anyway.
+Facts about single symbols are read off what they stand for, so that folded congruences, raised
+bounds and solved equations appear once, in their final form. The rest is simplified by those, and
+dropped where it holds anyway.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Demand:
-    """`left kind right`, in symbols of the model. No source: true by what fresh dims are, so not to be reported.
+    """`left kind right`, in symbols of the model. No source: true by what fresh dims are, so not to
+    be reported.
 
-    `hard` replaces `right` where named sizes may be 0; `divides` is (d, k) where the demand is d % k == 0.
+    `hard` replaces both sides where named sizes may be 0; `divides` is (d, k) where the demand is d
+    % k == 0.
     """
 
     left: Scalar
@@ -40,8 +43,9 @@ class Demand:
     source: Source | None
     kind: str = "=="
     divides: tuple[Scalar, Scalar] | None = None
-    hard: int | None = None
+    hard: tuple[Scalar, Scalar] | None = None
     proved: bool = True
+    tried: int = -1  # the epoch in which it gave no more
 
 
 Choice = tuple[tuple[Demand, ...], Source]
@@ -66,7 +70,7 @@ def report(
         kind: str,
         left: Any = 0,
         right: Any = 0,
-        proved: bool = True,
+        proved: Any = True,
         **more: Any,
     ) -> None:
         node, why = (source.node, source.why) if source else ("", "")
@@ -92,7 +96,7 @@ def report(
             add(e.source, "%", *_divided(world, d, e.divides, plain), e.proved)
         else:
             alone = type(d) is Dim and len(d.terms) == 1
-            sides = (plain(primitive(d)[0]), 0) if alone else (plain(e.left), plain(e.right))
+            sides = (plain(_monic(d)), 0) if alone else (plain(e.left), plain(e.right))
             add(e.source, "==", *sides, e.proved)
     for e in above:
         d = world.forward(e.left) - world.forward(e.right)
@@ -108,6 +112,11 @@ def report(
             add(source, "or", alternatives=alternatives)
     found.sort(key=lambda item: item[0])
     return list({str(r): r for _, r in reversed(found)}.values())[::-1]
+
+
+def _monic(d: Dim) -> Scalar:
+    """The one term of d, without its coefficient."""
+    return make({mono: 1 for mono in primitive(d)[0].terms})
 
 
 def _positive(t: Dim, e: Scalar) -> tuple[Scalar, Scalar]:

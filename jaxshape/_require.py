@@ -1,4 +1,4 @@
-"""Requirements: what must hold or the model cannot run, as it is shown and as a caller writes it."""
+"""What must hold or the model cannot run, as it is shown and as a caller writes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from ._dim import Dim, Scalar, parse, text
 class Requirement:
     """`left == right`, `left >= right`, `left % right == 0`, or one of `alternatives`.
 
-    `node` and `why` say what demands it. `proved` is False where it may always hold, which could not be decided.
+    `node` and `why` say what demands it. `proved` is False where it may always hold, which could
+    not be decided.
     """
 
     kind: str  # "==", ">=", "%", "or"
@@ -64,16 +65,17 @@ _SIGNS = {
 
 
 def read(source: str, lookup: Callable[[str], Any]) -> list[list[tuple[str, Any, Any]]]:
-    """A requirement as text -> all of these must hold, each a list of alternatives (kind, left, right)."""
+    """A requirement as text -> all of these must hold, each a list of alternatives (kind, left,
+    right).
+    """
     demands = []
     for clause in re.split(r"\band\b", source):
         alternatives = []
         for relation in re.split(r"\bor\b", clause):
             parts = [p.strip() for p in re.split(r"(==|!=|<=|>=|<|>|=)", relation)]
             if len(parts) < 3 or any(sign not in _SIGNS for sign in parts[1::2]):
-                raise ValueError(
-                    f"{source!r} is no requirement such as 'h % 32 == 0', 'h >= 4' or 'total == past + seq'"
-                )
+                examples = "'h % 32 == 0', 'h >= 4' or 'total == past + seq'"
+                raise ValueError(f"{source!r} is no requirement such as {examples}")
             sides = [_side(p, source, lookup) for p in parts[::2]]
             chain = []
             for i, sign in enumerate(parts[1::2]):

@@ -1,8 +1,8 @@
 """What an equation between sizes says about single symbols.
 
-`step(world, d, bound)` uses d == 0, a world formula, to change the world by one thing that follows from it: a symbol
-that equals the rest, a residue, a least or greatest value. Sound: only what every solution has. It returns False where
-nothing is left to be said that way.
+`step(world, d, bound)` uses d == 0, a world formula, to change the world by one thing that follows
+from it: a symbol that equals the rest, a residue, a least or greatest value. Sound: only what every
+solution has. It returns False where nothing is left to be said that way.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def step(
 ) -> bool:
     """Change the world by one consequence of d == 0.
 
-    `narrow(e)` demands e >= 0 of a formula in one symbol; `eliminated(w, formula)` is told which symbol is gone, with
-    the formula it had in the model.
+    `narrow(e)` demands e >= 0 of a formula in one symbol; `eliminated(w, formula)` is told which
+    symbol is gone, with the formula it had in the model.
     """
     d, factors = primitive(d)
-    if any(world.hard_least(s) != s.args[1] for s in factors):
+    if any(world.hard_edges(s)[0] != s.args[1] for s in factors):
         world.soft = True  # a factor was left out that is 0 where a named size is
     found = linear(world, d)
     if found is not None:
@@ -46,16 +46,20 @@ def step(
             return True
     if len(d.symbols) == 1:
         (one,) = d.symbols
-        if narrow(d) or narrow(-d):
-            return True
         s = one._symbol()
         hit = _classes(d, s)
         if hit is not None:
-            low = world.hard_least(s)
-            if low != s.args[1] and low is not None and low % hit[0] != hit[1] and at(d, {s: low}) == 0:
+            low = world.hard_edges(s)[0]
+            if (
+                low != s.args[1]
+                and low is not None
+                and low % hit[0] != hit[1]
+                and at(d, {s: low}) == 0
+            ):
                 world.soft = True
             world.divide(s, *hit)
             return True
+        return narrow(d) or narrow(-d)
     return False
 
 
@@ -91,7 +95,7 @@ def linear(world: World, d: Dim) -> tuple[Atom, Scalar] | None:
         if not _once(d, mono):
             continue
         value = w.dim - d * int(k)
-        named = world.home.get(w, w) not in world.fresh
+        named = world.home_of(w) not in world.fresh
         minus = type(value) is Dim and any(c < 0 for c in value.terms.values())
         compound = type(value) is Dim and not value.is_symbol
         key = (
@@ -111,11 +115,15 @@ def linear(world: World, d: Dim) -> tuple[Atom, Scalar] | None:
 def _once(d: Dim, mono: Monomial) -> bool:
     """Whether the symbol that is a term of d occurs nowhere else in d, at no depth."""
     (w,) = mono
-    return not any(w in m for m in d.terms if m != mono) and not any(w.dim in a.symbols for a in d.atoms())
+    return not any(w in m for m in d.terms if m != mono) and not any(
+        w.dim in a.symbols for a in d.atoms()
+    )
 
 
 def _residues(d: Dim) -> list[tuple[Atom, int, int]]:
-    """(s, m, r) where d == 0 says s % m == r: because m divides all terms but that of s, or by a remainder."""
+    """(s, m, r) where d == 0 says s % m == r: because m divides all terms but that of s, or by a
+    remainder.
+    """
     found = []
     for mono, k in d.terms.items():
         if len(mono) != 1:
@@ -150,14 +158,11 @@ def _classes(d: Dim, s: Atom) -> tuple[int, int] | None:
         values = newton(sample(d, {s: ax}), ax)
     except Undecided:
         return None
-    zero = ~values.any(axis=1)
+    zero: Any = ~values.any(axis=1)
     first, rest = values[:, 0], values[:, 1:]
     down = (first < 0) & (rest <= 0).all(axis=1)
-    never = (
-        ((first > 0) & (rest >= 0).all(axis=1) | down)
-        if not ax.both
-        else (first != 0) & ~rest.any(axis=1)
-    )
+    up = (first > 0) & (rest >= 0).all(axis=1)
+    never = (first != 0) & ~rest.any(axis=1) if ax.both else up | down
     if rest.shape[1]:
         common = np.gcd.reduce(rest, axis=1)
         never |= (common != 0) & (first % np.where(common == 0, 1, common) != 0)
@@ -173,7 +178,7 @@ def _classes(d: Dim, s: Atom) -> tuple[int, int] | None:
 
 
 def threshold(d: Dim, least: int | None, most: int | None) -> tuple[str, int] | None:
-    """What d >= 0, in one symbol, says where d only rises or only falls: ("least", k) or ("most", k)."""
+    """What d >= 0 in one symbol says where d only rises or only falls: ("least" or "most", k)."""
     (own,) = d.symbols
     s = own._symbol()
     if (

@@ -1,8 +1,9 @@
 """The state of a trace's knowledge of sizes, how it decides, and how it takes in what is demanded.
 
-State is a `World` (what symbols stand for) and three lists of what it cannot hold: equations that give no symbol,
-inequalities between several, and alternatives. Epochs number the states: what was simplified in one epoch need not
-be again. `_facts` is the interface; nothing else should be needed from here.
+State is a `World` (what symbols stand for) and three lists of what it cannot hold: equations that
+give no symbol, inequalities between several, and alternatives. Epochs number the states: what was
+simplified in one epoch need not be again. `_facts` is the interface; nothing else should be needed
+from here.
 """
 
 from __future__ import annotations
@@ -54,10 +55,12 @@ class Store:
         """Changes with each change of what symbols stand for."""
         return self._state.epoch
 
-    # decisions --------------------------------------------------------------------------------------------------------
+    # decisions ------------------------------------------------------------------------------------
 
     def equal(self, a: Scalar, b: Scalar) -> bool | None:
-        """Whether a == b: True at all sizes that are possible, False at none, None where it depends or is unknown."""
+        """Whether a == b: True at all sizes that are possible, False at none, None where it depends
+        or is unknown.
+        """
         if a is b:
             return True
         if type(a) is not Dim and type(b) is not Dim:
@@ -103,7 +106,9 @@ class Store:
         return type(d) is Dim and bool(self._state.above or self._limits)
 
     def _nonnegative(self, d: Any, depth: int = 3, but: Demand | None = None) -> bool:
-        """Whether d >= 0 follows from what was demanded, adding inequalities that cancel negative terms."""
+        """Whether d >= 0 follows from what was demanded, adding inequalities that cancel negative
+        terms.
+        """
         if type(d) is not Dim or _decide.verdict(d).sign is not None:
             return bool(_decide.verdict(d).sign)
         if not depth:
@@ -126,10 +131,12 @@ class Store:
         return False
 
     def simplify(self, d: Scalar) -> Scalar:
-        """The shortest known formula for d under what is known; an int, where it can be nothing else."""
+        """The shortest known formula for d under what is known; an int, where it can be nothing
+        else.
+        """
         return self._world.simplify(d) if type(d) is Dim else d
 
-    # recording --------------------------------------------------------------------------------------------------------
+    # recording ------------------------------------------------------------------------------------
 
     @property
     def _world(self) -> World:
@@ -191,96 +198,89 @@ class Store:
                 return self._bound_by(e, e, source)
 
             def eliminated(w: Atom, origin: Any) -> None:
-                home = world.home.get(w, w)
                 homes = [s._symbol() for s in origin.symbols]
-                for h in homes if source is not None else ():
-                    self._state.solved.setdefault(h, source)
+                if source is not None:
+                    for h in homes:
+                        self._state.solved.setdefault(h, source)
                 self._changed()
-                self._inherit(w, homes[0] if homes else home, origin)
+                self._inherit(w, homes[0] if homes else w, origin)
 
-            homes = {
-                h: world.own(h)
-                for h in [world.home.get(x._symbol(), x._symbol()) for x in d.symbols]
-            }
+            homes = {h: world.own(h) for h in [world.home_of(x._symbol()) for x in d.symbols]}
             if not step(world, d, narrow, eliminated):
                 break
-            for h, own in homes.items() if source is not None else ():
+            for h, own in homes.items():
                 now = world.own(h)
-                if own is not None and now is not None and now[1] != own[1]:
+                if source and own is not None and now is not None and now[1] != own[1]:
                     self._state.asked[h, "mod"] = (now[1], source)
             self._changed()
-        self._state.equations += (demand,)
+        self._state.equations += (dataclasses.replace(demand, tried=self._state.epoch),)
 
     def _inherit(self, w: Atom, home: Atom, origin: Any) -> None:
         """What was known of an eliminated symbol is now known of what it equals."""
         asked = self._state.asked
         _, least, most = w.args
-        hard = self._world.least.pop(w, 0 if least == 1 and w not in self._world.fresh else least)
-        for kind, edge in (("least", least), ("most", most)):
+        hard_least, hard_most = self._world.hard_edges(w)
+        for kind, edge, hard in (("least", least, hard_least), ("most", most, hard_most)):
             value, source = asked.pop((home, kind), (None, None))
             if value is not None:
                 left, right = (home.dim, value) if kind == "least" else (value, home.dim)
                 if self.at_least(left, right) is None:
                     self._raise(Demand(left, right, source))
             if edge is not None:
-                left, right = (origin, edge) if kind == "least" else (edge, origin)
-                if self.at_least(left, right) is None:
-                    self._raise(Demand(left, right, None, hard=hard if kind == "least" else None))
+                sides: Any = [(origin, x) if kind == "least" else (x, origin) for x in (edge, hard)]
+                if self.at_least(*sides[0]) is None:
+                    self._raise(
+                        Demand(*sides[0], source=None, hard=None if hard is None else sides[1])
+                    )
 
     def _raise(self, demand: Demand) -> None:
         """Record left >= right: a bound of one symbol, or an inequality between several."""
         world = self._world
         d = world.forward(demand.left) - world.forward(demand.right)
         if type(d) is Dim and len(d.symbols) == 1:
-            hard = d if demand.hard is None else world.forward(demand.left) - demand.hard
+            left, right = demand.hard or (demand.left, demand.right)
+            hard = world.forward(left) - world.forward(right)
             if self._bound_by(d, hard, demand.source):
                 return
         self._state.above += (dataclasses.replace(demand, proved=_decide.verdict(d).exact),)
         self._changed()
 
     def _bound_by(self, d: Dim, hard: Any, source: Source | None) -> bool:
-        """Raise the least, or lower the greatest value of the one symbol of d by d >= 0; whether that changed it."""
+        """Raise the least, or lower the greatest value of the one symbol of d by d >= 0; whether
+        that changed it.
+        """
         world = self._world
         (s,) = d.symbols
         w = s._symbol()
         name, least, most = w.args
+        edges = world.hard_edges(w)
         try:
             edge = threshold(d, least, most)
-            low = world.hard_least(w)
-            hard_edge = edge if hard is d and low == least else threshold(hard, low, most)
+            hard_edge = threshold(hard, *edges) if type(hard) is Dim and hard.symbols else None
         except Undecided:
             return False
         if edge is None:
             return False
         kind, k = edge
-        if (
-            k <= least
-            if kind == "least" and least is not None
-            else most is not None and k >= most and kind == "most"
-        ):
+        old = least if kind == "least" else most
+        if old is not None and (k <= old if kind == "least" else k >= old):
             return False
-        home = world.home.get(w, w)
-        if kind == "least":
-            if hard_edge is not None and hard_edge[0] == kind:
-                low = hard_edge[1] if low is None else max(low, hard_edge[1])
-            least = k
-        else:
-            most = k
+        least, most = (k, most) if kind == "least" else (least, k)
+        if hard_edge is not None and hard_edge[0] == kind:
+            edges = _tighter(edges, *hard_edge)
+        home = world.home_of(w)
         if least is not None and most is not None and least > most:
-            if low is not None and low > most and not world.soft:
-                raise ShapeError(
-                    because(
-                        source.why if source else "",
-                        f"no size {home.args[0]!r} meets all requirements",
-                    )
-                )
+            low, high = edges
+            if low is not None and high is not None and low > high and not world.soft:
+                what = f"no size {home.args[0]!r} meets all requirements"
+                raise ShapeError(because(source.why if source else "", what))
             return False
         if source is not None:
             own = world.own(home)
             if own is not None and own[0] is w:
                 self._state.asked[(home, kind)] = (own[1] * k + own[2], source)
-        world.narrow(w, least, most, low)
-        if least is not None and least == most and low == most:
+        world.narrow(w, least, most, *edges)
+        if least is not None and least == most and edges == (least, most):
             new = symbol(name, least, most)._symbol()
             if source is not None:
                 self._state.solved.setdefault(home, source)
@@ -315,7 +315,10 @@ class Store:
                 state.world.rules = {}
                 state.world.memo = Memo()
             for demand in equations:
-                self._solve(demand)
+                if demand.tried == state.epoch:
+                    state.equations += (demand,)
+                else:
+                    self._solve(demand)
             for demand in state.equations:
                 d = state.world.forward(demand.left) - state.world.forward(demand.right)
                 if type(d) is Dim and _decide.verdict(d).zero is None:
@@ -330,11 +333,14 @@ class Store:
                     )
             for choice in list(state.choices):
                 demands, source = choice
-                left = [d for d in demands if not self._is_false(d)]
+                left = [d for d in demands if self._holds(d) is not False]
                 if len(left) == 1 and len(demands) > 1:
                     state.choices = tuple([c for c in state.choices if c is not choice])
                     if self._holds(left[0]) is None:
                         only = dataclasses.replace(left[0], source=source)
+                        others = [d for d in demands if d is not left[0]]
+                        # where a size of 0 leaves another choice, this one is no ground for a clash
+                        state.world.soft |= not all(map(self._is_false, others))
                         self._solve(only) if only.kind == "==" else self._raise(only)
             if state.epoch == epoch:
                 return
@@ -342,11 +348,11 @@ class Store:
     def _is_false(self, demand: Demand) -> bool:
         left, right = self._world.hard(demand.left), self._world.hard(demand.right)
         if demand.hard is not None:
-            right = demand.hard
+            left, right = map(self._world.hard, demand.hard)
         found = _decide.verdict(left - right)
         return (found.zero if demand.kind == "==" else found.sign) is False
 
-    # branches ---------------------------------------------------------------------------------------------
+    # branches -------------------------------------------------------------------------------------
 
     def snapshot(self) -> Any:
         """The present state, for `restore`."""
@@ -376,3 +382,12 @@ class Store:
 
 def because(why: str, what: str) -> str:
     return f"{why}: {what}" if why else what
+
+
+def _tighter(
+    edges: tuple[int | None, int | None], kind: str, k: int
+) -> tuple[int | None, int | None]:
+    low, high = edges
+    if kind == "least":
+        return (k if low is None else max(low, k)), high
+    return low, (k if high is None else min(high, k))

@@ -73,7 +73,7 @@ def to_export(size: Any) -> Any:
     if not isinstance(size, Dim):
         return int(size)
     names = {s.name: _jax_of(s.name) for s in size.symbols}
-    return size.evaluate(names)
+    return size.evaluate(names, jax.core.max_dim, jax.core.min_dim)
 
 
 def _jax_of(name: str) -> Any:
@@ -186,6 +186,8 @@ def placeholders(values: Sequence[Any], facts: Facts) -> tuple[list[Any], dict[D
     def visit(dims: Any) -> None:
         for d in dims:
             if isinstance(d, Dim) and d not in names:
+                if not facts.at_least(d, 0):
+                    raise Undecided(f"{d} may be negative: no size of JAX")
                 names[d] = _placeholder(len(names), int(bool(facts.at_least(d, 1))))[0]
 
     for v in values:

@@ -324,7 +324,8 @@ class Tracer:
                 if isinstance(t, TensorType):
                     return False
                 continue
-            if not isinstance(t.size, int) or t.size > SMALL:
+            size = t.size if isinstance(t.size, int) else self.facts.bound(t.size)[1]
+            if not isinstance(size, int) or size > SMALL:
                 return False
         return True
 

@@ -1,17 +1,17 @@
 """The substitution that turns what is known about symbols into plain arithmetic.
 
-Each symbol of the model, as it appears in shapes, stands for a formula over *world* symbols, whose least and greatest
-values are part of them:
+Each symbol of the model, as it appears in shapes, stands for a formula over *world* symbols, whose
+least and greatest values are part of them:
 
     demanded                    h becomes
     h >= 4                      a symbol of its name with least value 4
     h % 8 == 0                  8*k, with a new symbol k
     h == 2*w                    2*w
 
-So after `forward` no fact about single symbols is left to be remembered: simplification and decisions on world
-formulas need nothing else. `back` returns to the symbols of the model: k is h/8, and what has a name of its own
-(`total`, where total == past + seq) is shown by it. Formulas equal under what is known have one `forward` form, up to
-what the polynomial normal form cannot see.
+So after `forward` no fact about single symbols is left to be remembered: simplification and
+decisions on world formulas need nothing else. `back` returns to the symbols of the model: k is h/8,
+and what has a name of its own (`total`, where total == past + seq) is shown by it. Formulas equal
+under what is known have one `forward` form, up to what the polynomial normal form cannot see.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from ._dim import (
     symbol,
     text,
 )
+from ._divide import without
 from ._evaluate import construct, rebuild
 from ._fit import fit
 
@@ -56,9 +57,8 @@ class World:
         self.map: dict[Atom, Scalar] = {}  # symbol of the model -> world formula
         self.origin: dict[Atom, Any] = {}  # world symbol -> formula of the model, where they differ
         self.home: dict[Atom, Atom] = {}  # world symbol -> the symbol of the model it is about
-        self.least: dict[
-            Atom, int | None
-        ] = {}  # world symbol -> its least value where named sizes may be 0
+        # world symbol -> its least and greatest value where named sizes may be 0
+        self.edges: dict[Atom, tuple[int | None, int | None]] = {}
         self.rules: dict[Atom, Scalar] = {}  # compound atoms known to equal something simpler
         self.soft = False  # whether anything here holds for named sizes >= 1 alone
         self.fresh: set[Atom] = set()  # symbols minted while tracing; shared by copies
@@ -67,11 +67,11 @@ class World:
     def copy(self) -> World:
         new = World()
         new.map, new.origin, new.home = self.map.copy(), self.origin.copy(), self.home.copy()
-        new.least, new.rules = self.least.copy(), self.rules.copy()
+        new.edges, new.rules = self.edges.copy(), self.rules.copy()
         new.fresh, new.memo, new.soft = self.fresh, self.memo, self.soft
         return new
 
-    # there and back ---------------------------------------------------------------------------------------------------
+    # there and back -------------------------------------------------------------------------------
 
     def forward(self, d: Scalar) -> Any:
         """The world formula of a formula of the model."""
@@ -104,14 +104,22 @@ class World:
         for s in d.symbols:
             t = s._symbol()
             e: Any = t.dim if self.soft else self.map.get(t, t.dim)
-            low = {w: symbol(w.args[0], self.hard_least(w), w.args[2]) for w in _symbols(e)}
+            low: dict[Atom, Scalar] = {
+                w: symbol(w.args[0], *self.hard_edges(w)) for w in _symbols(e)
+            }
             atoms[t] = _rebuilt(e, low, {})
         return _rebuilt(d, atoms, {})
 
-    def hard_least(self, w: Atom) -> int | None:
-        if w in self.least:
-            return self.least[w]
-        return 0 if w.args[1] == 1 and w not in self.fresh else w.args[1]
+    def home_of(self, w: Atom) -> Atom:
+        """The symbol of the model that a world symbol is about."""
+        return self.home.get(w) or w
+
+    def hard_edges(self, w: Atom) -> tuple[int | None, int | None]:
+        """The least and greatest value of a world symbol where named sizes may be 0."""
+        if w in self.edges:
+            return self.edges[w]
+        _, least, most = w.args
+        return (0 if least == 1 and w not in self.fresh else least), most
 
     def simplify(self, d: Scalar) -> Scalar:
         """The shortest formula of the model that is known to equal d."""
@@ -126,7 +134,9 @@ class World:
         return found
 
     def back(self, d: Scalar, named: bool = True) -> Scalar:
-        """The formula of the model of a world formula; `named` says whether symbols that equal a part may show it."""
+        """The formula of the model of a world formula; `named` says whether symbols that equal a
+        part may show it.
+        """
         if type(d) is not Dim:
             return d
         found = self.memo.back.get(d) if named else None
@@ -144,7 +154,7 @@ class World:
                 {
                     rest: number(Fraction(k) / e.terms[lead])
                     for m, k in d.terms.items()
-                    if (rest := _over(m, lead)) is not None
+                    if (rest := without(m, lead)) is not None
                 }
             )
             if whole == 0 or whole.denominator != 1 or not t.symbols.isdisjoint(d.symbols):
@@ -183,7 +193,9 @@ class World:
         return self.memo.short
 
     def own(self, t: Atom) -> tuple[Atom, int, int] | None:
-        """(k, m, r) where a symbol of the model stands for m*k + r with a k of its own: nothing but itself."""
+        """(k, m, r) where a symbol of the model stands for m*k + r with a k of its own: nothing but
+        itself.
+        """
         e = self.map.get(t, t.dim)
         atoms = e.atoms() if type(e) is Dim else set()
         if len(atoms) != 1 or type(e) is not Dim or e.denominator != 1:
@@ -195,13 +207,13 @@ class World:
             or len(e.terms) > 2
             or e.constant == 0
             and len(e.terms) == 2
-            or self.home.get(k, k) is not t
+            or self.home_of(k) is not t
         ):
             return None
         return k, int(m), int(e.constant)
 
     def _integral(self, d: Scalar) -> Scalar:
-        """A formula known to be an integer, without fractions: where h % 4 == 0, 3*h/4 is 3*(h//4)."""
+        """A formula known to be an integer, without fractions: 3*h/4 is 3*(h//4) if h % 4 == 0."""
         if type(d) is not Dim or d.denominator == 1:
             return d
         whole: Any = 0
@@ -219,7 +231,7 @@ class World:
                 rest = rest + make({mono: k})
         return whole + floordiv(rest, 1)
 
-    # what becomes known -----------------------------------------------------------------------------------------------
+    # what becomes known ---------------------------------------------------------------------------
 
     def assign(self, w: Atom, value: Scalar) -> None:
         """Let a world symbol stand for a formula from now on."""
@@ -232,27 +244,26 @@ class World:
         self.home.pop(w, None)
         self.memo = Memo()
 
-    def narrow(self, w: Atom, least: int | None, most: int | None, hard: int | None) -> None:
-        """Give a world symbol other least and greatest values; `hard` where named sizes may be 0."""
+    def narrow(self, w: Atom, least: int | None, most: int | None, *edges: int | None) -> None:
+        """Give a world symbol other bounds; `edges` are those where named sizes may be 0."""
         new = symbol(w.args[0], least, most)
-        self._follow(w, new._symbol(), self.origin.get(w, w.dim), new, hard)
+        self._follow(w, new._symbol(), self.origin.get(w, w.dim), new, edges)
 
     def divide(self, w: Atom, m: int, r: int) -> None:
         """Let a world symbol be r modulo m."""
-        name, least, most = w.args
-        low = None if least is None else -((r - least) // m)
-        high = None if most is None else (most - r) // m
-        hard = self.hard_least(w)
-        k = symbol(f"{name}\0{m}.{r}", low, high)
-        origin = (self.origin.get(w, w.dim) - r) * Fraction(1, m)
-        self._follow(
-            w, k._symbol(), origin, m * k + r, None if hard is None else -((r - hard) // m)
-        )
 
-    def _follow(self, w: Atom, new: Atom, origin: Any, value: Scalar, hard: int | None) -> None:
-        home = self.home.get(w, w)
+        def over(least: int | None, most: int | None) -> tuple[int | None, int | None]:
+            low = None if least is None else -((r - least) // m)
+            return low, None if most is None else (most - r) // m
+
+        k = symbol(f"{w.args[0]}\0{m}.{r}", *over(*w.args[1:]))
+        origin = (self.origin.get(w, w.dim) - r) * Fraction(1, m)
+        self._follow(w, k._symbol(), origin, m * k + r, over(*self.hard_edges(w)))
+
+    def _follow(self, w: Atom, new: Atom, origin: Any, value: Scalar, edges: Any) -> None:
+        home = self.home_of(w)
         self.assign(w, value)
-        self.origin[new], self.home[new], self.least[new] = origin, home, hard
+        self.origin[new], self.home[new], self.edges[new] = origin, home, edges
 
     def rule(self, d: Dim) -> bool:
         """Use d == 0, which cannot be solved, to replace its largest atom by something simpler."""
@@ -292,21 +303,13 @@ def _symbols(e: Scalar) -> list[Atom]:
 
 
 def _rebuilt(d: Scalar, atoms: dict[Atom, Scalar], memo: dict[Any, Any]) -> Any:
-    """`rebuild`, or d as it is where that has no value or is too large: which is true too, if less is known of it."""
+    """`rebuild`, or d as it is where that has no value or is too large: which is true too, if less
+    is known of it.
+    """
     try:
         return rebuild(d, atoms, memo)
     except (Undecided, ZeroDivisionError):
         return d
-
-
-def _over(m: Monomial, n: Monomial) -> Monomial | None:
-    """m / n, or None where n does not divide m."""
-    left = list(m)
-    for atom in n:
-        if atom not in left:
-            return None
-        left.remove(atom)
-    return tuple(left)
 
 
 def _rank(d: Scalar) -> tuple[int, str]:

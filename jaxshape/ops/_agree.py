@@ -1,7 +1,8 @@
 """What layers share: sizes that must agree, and the precision in which narrow types are computed.
 
-Invariant: a demand is stated on our dims, so that the same line records a requirement while tracing and checks numbers
-while running. Floats narrower than 32 bits are summed in float32 and rounded once, at the end.
+Invariant: a demand is stated on our dims, so that the same line records a requirement while tracing
+and checks numbers while running. Floats narrower than 32 bits are summed in float32 and rounded
+once, at the end.
 """
 
 from __future__ import annotations
@@ -33,38 +34,42 @@ def ranked(name: str, shape: Sequence[Any] | None, *ranks: int, least: int = 0) 
 
 
 def agree(name: str, *sizes: Any) -> Any:
-    """The one size that all of these are; None is an unknown one, and a fresh size where all are."""
-    known = [d for d in sizes if d is not None]
-    return functools.reduce(lambda a, b: same(a, b, name), known) if known else count(name)
+    """The one size that all of these are; None is an unknown one, a fresh size where all are."""
+    known, why = [d for d in sizes if d is not None], name.replace("_", " ")
+    return functools.reduce(lambda a, b: same(a, b, why), known) if known else count(name)
+
+
+def _why(name: str, own: Sequence[Any], verb: str, dims: Sequence[Any]) -> str:
+    """What is demanded, with the shapes where they are numbers; under a pattern sizes are stand-ins."""
+    known = all(isinstance(d, int) for d in (*own, *dims))
+    return f"{name} {written(own)} must {verb} {written(dims)}" if known else f"shape of {name}"
 
 
 def shaped(name: str, x: Any, dims: Sequence[Any]) -> Any:
     """x, of which the shape `dims` is demanded."""
     dims, own = hostdims(dims), hostdims(x.shape)
-    if len(own) != len(dims):
-        raise ShapeError(f"{name} has shape {written(own)}, wants {written(dims)}")
+    ranked(name, own, len(dims))
+    why = _why(name, own, "be", dims)
     for d, wanted in zip(own, dims, strict=True):
-        same(d, wanted, f"{name} {written(own)} against {written(dims)}")
+        same(d, wanted, why)
     return fit(x, dims)
 
 
 def onto(name: str, x: Any, dims: Sequence[Any]) -> Any:
-    """x, of which is demanded that it broadcasts one way to `dims`: each size equal or 1, none more."""
+    """x, of which is demanded that it broadcasts one way to `dims`: sizes equal or 1."""
     dims, own = hostdims(dims), hostdims(x.shape)
     return fit(x, demand_onto(name, own, dims))
 
 
 def demand_onto(name: str, own: Sequence[Any], dims: Sequence[Any]) -> tuple[Any, ...]:
-    """Demand one-way broadcasting of a shape to `dims`; the part of `dims` that it then has, 1 where it is 1."""
+    """Demand one-way broadcasting of a shape to `dims`; its own sizes, as `dims` tell them."""
+    why = _why(name, own, "broadcast to", dims)
     if len(own) > len(dims):
-        raise ShapeError(
-            f"{name} {written(own)} has more axes than {written(dims)} to which it must broadcast"
-        )
+        raise ShapeError(f"{name} has rank {len(own)}, wants at most {len(dims)}: {why}")
     aligned = tuple(dims)[len(dims) - len(own) :]
-    why = f"{name} {written(own)} broadcast to {written(dims)}"
     for d, wanted in zip(own, aligned, strict=True):
         same(broadcast(d, wanted, why=why), wanted, why)
-    return tuple([d if type(d) is int else wanted for d, wanted in zip(own, aligned, strict=True)])
+    return tuple([1 if d == 1 else wanted for d, wanted in zip(own, aligned, strict=True)])
 
 
 def broadcast_shape(why: str, *shapes: Sequence[Any]) -> tuple[Any, ...]:

@@ -1,7 +1,8 @@
 """Integer operands as ONNX writes them: axes, sizes, starts, pads.
 
-Such an operand is a list of integers, each of which may be a dim, or a fresh integer where only the length of the
-operand is known; so one formula serves numbers, dims and the unknown. Axes must be numbers to be of use.
+Such an operand is a list of integers, each of which may be a dim, or a fresh integer where only the
+length of the operand is known; so one formula serves numbers, dims and the unknown. Axes must be
+numbers to be of use.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def axes_in(axes: Sequence[int], rank: int) -> tuple[int, ...]:
 
 
 def integers(operand: Any, stem: str) -> list[Any] | None:
-    """The elements of an integer operand: ints, dims, fresh integers; None where not even their number is known."""
+    """The elements of an integer operand: ints, dims, fresh integers; None: any number."""
     if operand is None or isinstance(operand, (tuple, list)):
         return None if operand is None else list(operand)
     if is_host(operand):

@@ -17,7 +17,6 @@ from .._facts import same
 from .._host import namespace
 from .._op import Op, op
 from .._symbol import fit, hostdims
-from ._agree import written
 
 
 def consuming(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,9 +61,7 @@ def _laid_out(a: Any, b: Any, axis: int | None) -> tuple[Any, Any]:
     start = a.ndim - b.ndim if axis is None else axis + a.ndim if axis < 0 else axis
     after = a.ndim - b.ndim - start
     if start < 0 or after < 0:
-        raise ShapeError(
-            f"b {written(theirs)} does not fit into rank {a.ndim} from axis {start} on"
-        )
+        raise ShapeError(f"b of rank {b.ndim} does not fit into rank {a.ndim} from axis {start} on")
     dims = list(hostdims(a.shape)[start : start + b.ndim])
     for i, d in enumerate(theirs):
         if isinstance(d, int):  # a size that may be 1 is stretched, as one element would be
@@ -83,7 +80,7 @@ def same_shapes(*xs: Any) -> tuple[Any, ...]:
     for other in shapes[1:]:
         if len(other) != len(shape):
             raise ShapeError(
-                f"{written(shapes[0])} and {written(other)} differ: nothing is broadcast"
+                f"ranks {len(shape)} and {len(other)} differ, and nothing is broadcast"
             )
         shape = [same(d, e, f"axis {i}") for i, (d, e) in enumerate(zip(shape, other, strict=True))]
     return tuple(fit(x, shape) for x in xs)

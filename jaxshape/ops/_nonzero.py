@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
+from jax.core import Tracer
 
 from .._dim import Undecided
 from .._error import UnsupportedError
@@ -20,7 +20,7 @@ def concrete(x: Any) -> np.ndarray:
     """The numbers of an array, on the host."""
     if isinstance(x, DimArray):
         raise Undecided("a result whose size depends on formulas")
-    if isinstance(x, jax.core.Tracer):
+    if isinstance(x, Tracer):
         raise UnsupportedError(
             "the size of the result depends on data, which is not known under jit, grad or vmap; "
             "jaxshape.run and InferenceSession run such models"

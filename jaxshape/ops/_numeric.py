@@ -22,11 +22,6 @@ HALF = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 FLOAT32 = np.dtype(np.float32)
 
 
-def single(x: float) -> float:
-    """The number as ONNX keeps it in an attribute, which is a float32."""
-    return float(np.float32(x))
-
-
 def is_float(dtype: Any) -> bool:
     """Whether this is a floating-point dtype, of any width."""
     return jnp.issubdtype(dtype, jnp.floating)

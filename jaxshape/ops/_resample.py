@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from .._device import canonical
 from .._dim import Dim, ceildiv
 from .._host import namespace
 from .._symbol import to_export
-from ._numeric import FLOAT32
+from ._numeric import FLOAT32, HALF, is_float
 
 
 class Axis(NamedTuple):
@@ -58,6 +59,13 @@ class Filter(NamedTuple):
         return xp.where(distance <= 1, near, xp.where(distance < 2, far, 0))
 
 
+def working(dtype: Any) -> np.dtype:
+    """The dtype in which samples are weighed."""
+    if dtype in HALF or not (is_float(dtype) or dtype.kind == "c"):
+        return canonical("float64") if dtype.itemsize >= 4 else FLOAT32
+    return dtype
+
+
 def number(size: Any) -> Any:
     """A size or a factor as a float32 scalar, of JAX where it is symbolic."""
     if isinstance(size, Dim):
@@ -73,14 +81,14 @@ def _half_pixel(x: Any, a: Axis) -> Any:
     return (x + 0.5) / a.scale - 0.5
 
 
-def _last(a: Axis) -> Any:
-    """The last output coordinate, before rounding; 1 where there is but one, which is 0."""
-    return _either(a.width == 1, a.width, a.width - 1)
+def _last(size: Any) -> Any:
+    """The last of so many output coordinates; 1 where there is but one, which is 0."""
+    return _either(size == 1, size, size - 1)
 
 
 def _crop(x: Any, a: Axis) -> Any:
-    spread = a.start * (a.n - 1) + x * (a.end - a.start) * (a.n - 1) / _last(a)
-    return _either(a.width == 1, 0.5 * (a.start + a.end) * (a.n - 1) + x, spread)
+    spread = a.start * (a.n - 1) + x * (a.end - a.start) * (a.n - 1) / _last(a.out)
+    return _either(a.out == 1, 0.5 * (a.start + a.end) * (a.n - 1) + x, spread)
 
 
 COORDINATES: dict[str, Callable[[Any, Axis], Any]] = {
@@ -88,7 +96,7 @@ COORDINATES: dict[str, Callable[[Any, Axis], Any]] = {
     # the centre of the input stays the centre where the size was rounded
     "half_pixel_symmetric": lambda x, a: a.n / 2 * (1 - a.out / a.width) + _half_pixel(x, a),
     "pytorch_half_pixel": lambda x, a: _either(a.out > 1, _half_pixel(x, a), x),
-    "align_corners": lambda x, a: x * (a.n - 1) / _last(a),
+    "align_corners": lambda x, a: x * (a.n - 1) / _last(a.width),
     "asymmetric": lambda x, a: x / a.scale,
     "tf_half_pixel_for_nn": lambda x, a: (x + 0.5) / a.scale,
     "tf_crop_and_resize": _crop,
@@ -153,9 +161,9 @@ def _nearest(x: Any, axis: int, a: Axis, where: Any, how: Filter) -> Any:
 def _blurred(x: Any, axis: int, a: Axis, where: Any, how: Filter) -> Any:
     """Downsample by a filter as wide as 1/scale: each output sample weighs many pixels."""
     xp = namespace(x, where)
-    scale = xp.minimum(number(a.scale), 1)
-    whole = all(isinstance(size, int) for size in (a.n, a.out))
-    reach = how.support * (int(np.ceil(1 / scale)) if whole else ceildiv(a.n, a.out)) + 1
+    scale = namespace(a.scale).minimum(a.scale, 1)
+    widest = int(np.ceil(1 / scale)) if isinstance(scale, np.generic) else ceildiv(a.n, a.out)
+    reach = how.support * widest + 1
     before, n = to_export(reach), to_export(a.n)
     pixels = xp.arange(n + 2 * before).astype(FLOAT32) - number(reach)
     weights = how.weight(xp.abs(pixels - where[:, None]) * scale)

@@ -17,7 +17,7 @@ def scan(
     xs: Sequence[Any],
     reverse: bool = False,
 ) -> tuple[tuple[Any, ...], Any]:
-    """The last state, and the result of each step stacked; in reverse from the end, each in its place."""
+    """The last state, and the results of the steps stacked, also where they run in reverse."""
     xs = tuple(xs)
     if namespace(*xs, *state) is not np:
         return lax.scan(step, tuple(state), xs, reverse=reverse)

@@ -1,4 +1,4 @@
-"""Operators whose versions differ in a few attributes only: one lowering, a row for each version."""
+"""Operators whose versions differ in a few attributes: one lowering, a row for each version."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def declare(
     attributes: Mapping[str, Any],
     doc: str,
 ) -> Op:
-    """Register a version of an op that runs in NumPy too, and whose rule takes inputs of unknown rank.
+    """Register a version of an op that runs in NumPy too; its rule takes inputs of unknown rank.
 
-    `inputs` are the names in order, `?` behind those that may be absent. The lowering and the rule take all inputs,
-    None where absent, and all attributes.
+    `inputs` are the names in order, `?` behind those that may be absent. The lowering and the
+    rule take all inputs, None where absent, and all attributes.
     """
     names = inputs.split()
 

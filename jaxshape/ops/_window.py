@@ -99,9 +99,7 @@ def per_axis(name: str, values: Any, n: int, least: int) -> tuple[int, ...]:
 def spatial(name: str, shape: Dims, n: int | None, least: int = 3) -> Dims:
     """The spatial sizes *D of a shape (N, C, *D), where n of them are wanted."""
     if n is not None and len(shape) != n + 2:
-        raise ShapeError(
-            f"{name} {written(shape)} has rank {len(shape)}, wants {n + 2} for {n} spatial axes"
-        )
+        raise ShapeError(f"{name} {written(shape)} has rank {len(shape)}, wants {n + 2}")
     if len(shape) < least:
         raise ShapeError(f"{name} {written(shape)} has rank {len(shape)}, wants at least {least}")
     return shape[2:]
@@ -116,11 +114,11 @@ def _size(w: Window, i: int, d: Any) -> Any:
     stride, span, (before, after) = w.strides[i], w.spans[i], w.pads[i]
     if w.same:
         return ceildiv(d, stride)
-    _facts.least(
-        d + before + after, span, f"axis {i + 2} padded by {before} and {after} must hold a window"
-    )
+    why = f"axis {i + 2} padded by {before} and {after} must hold a window of {span}"
     if not w.ceil:
+        _facts.least(d + before + after, span, why)
         return (d + before + after - span) // stride + 1
+    _facts.least(d + before + after, span - stride + 1, why)  # or a part of one
     # one window more for what is left over, unless it starts past the data and its left pad
     return ceildiv(d + before + maximum(after - span, minimum(after - span + stride, 0)), stride)
 

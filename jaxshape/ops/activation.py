@@ -1,7 +1,8 @@
 """Activations: functions of one element, and the softmax family along axes.
 
 Each formula is written so that no branch overflows: JAX differentiates both sides of a `where`, and
-NumPy warns. 16-bit floats are computed in float32 throughout.
+NumPy warns. 16-bit floats are computed in float32 throughout. Defaults are float32 numbers, as all
+attributes are.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .._symbol import hostdims
 from .._value import TensorType
 from ._agree import written
 from ._legacy import first_version
-from ._numeric import is_empty, is_float, one_dtype, single, widened
+from ._numeric import is_empty, is_float, one_dtype, widened
 from ._static import axis_of
 from .elementwise import erf
 
@@ -37,7 +38,7 @@ def relu(x, /):
 
 @op("LeakyRelu", since=6, host=True, elementwise=True)
 @widened
-def leaky_relu(x, /, *, alpha=single(0.01)):
+def leaky_relu(x, /, *, alpha=0.009999999776482582):
     """Scale negative elements by alpha; x (*D) -> (*D)."""
     return namespace(x).where(x < 0, alpha * x, x)
 
@@ -106,7 +107,7 @@ def selu(x, /, *, alpha=1.67326319217681884765625, gamma=1.050701022148132324218
 
 
 @op("Selu", since=1, host=True, elementwise=True)
-def selu_1(x, /, *, alpha=single(1.6732), gamma=single(1.0507), consumed_inputs=None):
+def selu_1(x, /, *, alpha=1.673200011253357, gamma=1.0506999492645264, consumed_inputs=None):
     """Scale Elu by gamma; x (*D) -> (*D)."""
     return selu(x, alpha=alpha, gamma=gamma)
 
@@ -142,7 +143,7 @@ def sigmoid(x, /):
 
 @op("HardSigmoid", since=6, host=True, elementwise=True)
 @widened
-def hard_sigmoid(x, /, *, alpha=single(0.2), beta=0.5):
+def hard_sigmoid(x, /, *, alpha=0.20000000298023224, beta=0.5):
     """Clip alpha x + beta to [0, 1]; x (*D) -> (*D)."""
     return namespace(x).clip(alpha * x + beta, 0, 1)
 

@@ -1,8 +1,8 @@
 """Attention: softmax(q kᵀ + what may be attended) v, for many heads at once.
 
-Everything is computed on four axes (N, H, S, E); inputs of three axes (N, S, H*E) are unpacked and the result packed
-again. Query heads share key heads in groups of neighbours, so q is seen as (N, Hkv, group, S, E) and k, v are never
-repeated. A query that may attend nothing gives 0.
+Everything is computed on four axes (N, H, S, E); inputs of three axes (N, S, H*E) are unpacked and
+the result packed again. Query heads share key heads in groups of neighbours, so q is seen as (N,
+Hkv, group, S, E) and k, v are never repeated. A query that may attend nothing gives 0.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _unpacked(name, shape, heads, heads_name, rank):
 
 
 def attention_sizes(q, k, v, mask, past_key, past_value, lens, q_num_heads, kv_num_heads, pads):
-    """The sizes on which the shapes of all inputs agree (None: unknown), or None where q, k, v have no known rank.
+    """The sizes on which all shapes agree (None: unknown); None where q, k, v have no known rank.
 
     With `pads` a mask may cover the first keys only.
     """
@@ -96,7 +96,7 @@ def attention_sizes(q, k, v, mask, past_key, past_value, lens, q_num_heads, kv_n
 
 
 def _demand_mask(mask, sizes, pads):
-    """Demand that a mask broadcasts one way to (N, H, S, keys), or that its last axis is shorter, where it `pads`."""
+    """Demand that a mask broadcasts one way to (N, H, S, K), its last axis perhaps shorter."""
     full = (sizes.batch, sizes.q_heads, sizes.queries, sizes.keys)
     if not pads or not mask:
         demand_onto("attn_mask", mask, full)
@@ -127,10 +127,11 @@ def _heads(x, n, heads, size):
 
 
 def _attend(
-    q, k, v, mask, past_key, past_value, lens=None, *, is_causal, kv_num_heads, q_num_heads, scale, softcap,
-    softmax_precision, qk_matmul_output_mode, left_window_size=-1, right_window_size=-1, pads=True,
+    q, k, v, mask, past_key, past_value, lens=None, *, is_causal, kv_num_heads, q_num_heads, scale,
+    softcap, softmax_precision, qk_matmul_output_mode, left_window_size=-1,
+    right_window_size=-1, pads=True,
 ):  # fmt: skip
-    """y as q, the keys and values (N, Hkv, K, E) with the past, and the scores (N, H, S, K) at one stage."""
+    """y as q, keys and values (N, Hkv, K, E) with the past, scores (N, H, S, K) at one stage."""
     windows = left_window_size, 0 if is_causal else right_window_size
     _check(past_key, past_value, lens, qk_matmul_output_mode, windows)
     given = [
@@ -152,15 +153,13 @@ def _attend(
         bias, allowed = None, bias if allowed is None else bias & allowed
     biased = stages[-1] if bias is None else stages[-1] + bias
     stages.append(biased if allowed is None else xp.where(allowed, biased, -np.inf))
-    p = softmax(
-        stages[-1], None if softmax_precision is None else canonical(dtype_of(softmax_precision))
-    )
+    precision = None if softmax_precision is None else canonical(dtype_of(softmax_precision))
+    p = softmax(stages[-1], precision).astype(raw.dtype)
     if bias is not None or allowed is not None:
-        open_ = True if bias is None else bias > -np.inf
-        p = xp.where(
-            xp.any(open_ if allowed is None else open_ & allowed, axis=-1, keepdims=True), p, 0
-        )
-    stages.append(p := p.astype(stored))
+        some = bias > -np.inf if bias is not None else allowed
+        some = some if bias is None or allowed is None else some & allowed
+        p = xp.where(xp.any(some, axis=-1, keepdims=True), p, 0)
+    stages.append(p)
     y = weighted(p, v, sizes).astype(stored)
     if sizes.packed:
         packed = (sizes.batch, sizes.queries, sizes.q_heads * sizes.v_head)
@@ -169,7 +168,7 @@ def _attend(
 
 
 def scores(q, k, scale, sizes):
-    """The products of q (N, H, S, E) with its group's k (N, Hkv, K, E), scaled, in the wide dtype: (N, H, S, K)."""
+    """The products of q (N, H, S, E) and its group's k (N, Hkv, K, E), scaled: (N, H, S, K)."""
     xp = namespace(q, k)
     if scale is None:  # the size may be one of JAX's symbols
         root = xp.asarray(to_export(sizes.head)).astype(wide(q.dtype)) ** -0.25
@@ -225,7 +224,7 @@ def _mask(xp, mask, dtype, sizes, pads):
 
 
 def _frontier(xp, sizes, lens, left, right):
-    """Which keys each query may attend by position and padding, as what broadcasts to (N, H, S, K); None: all."""
+    """Which keys each query may attend by their places, onto (N, H, S, K); None: all."""
     keys = xp.arange(to_export(sizes.keys))
     queries = xp.arange(to_export(sizes.queries))[:, None]
     if lens is not None:
@@ -239,8 +238,8 @@ def _frontier(xp, sizes, lens, left, right):
 
 
 def _types(
-    q, k, v, mask, past_key, past_value, lens=None, *, kv_num_heads, q_num_heads, qk_matmul_output_mode,
-    left_window_size=-1, right_window_size=-1, pads=True, **_,
+    q, k, v, mask, past_key, past_value, lens=None, *, kv_num_heads, q_num_heads,
+    qk_matmul_output_mode, left_window_size=-1, right_window_size=-1, pads=True, **_,
 ):  # fmt: skip
     """The types of the four outputs."""
     _check(past_key, past_value, lens, qk_matmul_output_mode, (left_window_size, right_window_size))
@@ -270,12 +269,12 @@ _ATTRIBUTES = {
     "softcap": 0.0,
     "softmax_precision": None,
 }
-_DOC = """Mix v (N, Hkv, K, F) by the softmax of q (N, H, S, E) times k (N, Hkv, K, E) -> y (N, H, S, F).
+_DOC = """Mix v (N, Hkv, K, F) by softmax of q (N, H, S, E) by k (N, Hkv, K, E) -> y (N, H, S, F).
 
-    Also k and v with the past in front, and the scores (N, H, S, K) at the stage of qk_matmul_output_mode.
+    Then k and v with the past in front, and scores (N, H, S, K) as qk_matmul_output_mode says.
     """
 # a rule, because JAX can neither part hidden sizes into heads nor compare masks of symbolic sizes
-# a mask shorter than the keys is filled up from opset 24 on; before, the standard knows broadcasting only
+# a mask shorter than the keys is filled up from opset 24 on; before, it can only broadcast
 declare(
     "Attention",
     23,

@@ -1,7 +1,7 @@
 """BatchNormalization in its six versions: one act, of which each version hands out other results.
 
-Up to opset 9 the results are Y alone (test) or five (training), told apart by is_test and then by their number. From
-opset 14 they are Y alone or three, and the attribute training_mode decides.
+Up to opset 9 the results are Y alone (test) or five (training), told apart by is_test and then by
+their number. From opset 14 they are Y alone or three, and the attribute training_mode decides.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .norm import moments
 
 
 def _batchnorm(x, scale, b, mean, var, epsilon, momentum, training, spatial=1):
-    """y as x; then as mean (C,), or (C, *D) where not spatial: mean and var, running and of this batch."""
+    """y as x; then (C,), or (C, *D) if not spatial: mean and var, running and of this batch."""
     xp = namespace(x, scale, b, mean, var)
     ranked("X", hostdims(x.shape), least=1)
     sizes = hostdims(x.shape)[1:] or (1,)  # a vector is one channel
@@ -55,13 +55,13 @@ def batchnorm_6(x, scale, b, mean, var, /, *, epsilon=1e-5, is_test=0, momentum=
 
 @op("BatchNormalization", since=7, host=True)
 def batchnorm_7(x, scale, b, mean, var, /, *, epsilon=1e-5, momentum=0.9, spatial=1, n_outputs=1):
-    """Normalise x (N, C, *D) by mean, var (C,) -> y; with more outputs by the batch's own, as in training."""
+    """Normalise x (N, C, *D) by mean, var (C,) -> y; by the batch's where five are wanted."""
     return _batchnorm(x, scale, b, mean, var, epsilon, momentum, n_outputs > 1, spatial)
 
 
 @op("BatchNormalization", since=9, host=True)
 def batchnorm_9(x, scale, b, mean, var, /, *, epsilon=1e-5, momentum=0.9, n_outputs=1):
-    """Normalise x (N, C, *D) by mean, var (C,) -> y; with more outputs by the batch's own, as in training."""
+    """Normalise x (N, C, *D) by mean, var (C,) -> y; by the batch's where five are wanted."""
     return _batchnorm(x, scale, b, mean, var, epsilon, momentum, n_outputs > 1)
 
 
@@ -69,7 +69,7 @@ def batchnorm_9(x, scale, b, mean, var, /, *, epsilon=1e-5, momentum=0.9, n_outp
 def batchnorm_14(
     x, scale, b, mean, var, /, *, epsilon=1e-5, momentum=0.9, training_mode=0, n_outputs=1
 ):
-    """Normalise x (N, C, *D) by mean, var (C,) -> y; training: by the batch's -> y, running mean, var."""
+    """Normalise x (N, C, *D) by mean, var (C,) -> y; in training by the batch's -> y, mean, var."""
     if n_outputs > 1 and not training_mode:
         raise ShapeError(f"gives 1 output where training_mode is 0, {n_outputs} are wanted")
     return _batchnorm(x, scale, b, mean, var, epsilon, momentum, training_mode)[:3]

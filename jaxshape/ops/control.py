@@ -140,6 +140,8 @@ def _loop_by_scan(trips: int, cond: Any, carry: Any, body: Any) -> Any:
     """A loop of known length; where its condition may end it sooner, rounds after that leave the carry alone."""
     n, int64 = len(carry), canonical("int64")
     if cond is None or (is_host(cond) and _truth(cond)):
+        if 0 < trips <= UNROLLED and (exact := _rounds_under_jit(trips, carry, body)):
+            return exact
         keep = _known_keep(carry, body)
         if keep is not None:  # every round runs, or the first alone
 
@@ -167,6 +169,20 @@ def _loop_by_scan(trips: int, cond: Any, carry: Any, body: Any) -> Any:
     start = jnp.ones((), bool) if cond is None else jnp.reshape(to_device(cond), ())
     (_, carry), _ = lax.scan(guarded, (start, carry), jnp.arange(trips, dtype=int64))
     return tuple(carry)
+
+
+def _rounds_under_jit(trips: int, carry: Any, body: Any) -> Any:
+    """A short loop round by round, as it was traced, where it is known of each round whether it runs; else None."""
+    n, rounds, keep = len(carry), [], np.asarray(True)
+    for i in range(trips):
+        if not is_host(keep):
+            return None
+        if not _truth(keep):
+            break
+        keep, *outs = body(np.asarray(i, np.int64), keep, *carry)
+        carry = outs[:n]
+        rounds.append(_on_device(outs[n:]))
+    return *carry, *(jnp.stack(ys) for ys in zip(*rounds, strict=True))
 
 
 def _known_keep(carry: Any, body: Any) -> bool | None:
@@ -316,7 +332,7 @@ def _per_input(given: Any, n: int) -> tuple[int, ...]:
 
 @scan_9.shape_rule(
     rankless=True
-)  # because a carried size may change by the round, which is a fixpoint
+)  # because what is carried must agree with what comes out
 def _(
     *initial_state_and_scan_inputs,
     body,
@@ -331,11 +347,32 @@ def _(
     out_axes = _per_input(scan_output_axes, body.n_outputs - n)
     before = mark()
     length, slices = _sliced(xs, _per_input(scan_input_axes, len(xs)))
-    carry, ys = stable(
-        lambda c: (lambda outs: (outs[:n], outs[n:]))(body(*c, *slices)), states, "Scan_size"
-    )
+    carry, ys = _settled(body, states, slices)
     rows = [_stacked(elem_type(y), length, axis) for y, axis in zip(ys, out_axes, strict=True)]
     return tuple(rename([*carry, *rows], before, "Scan_size", keep=[length]))
+
+
+def _settled(body: Any, states: Any, slices: Any) -> Any:
+    """The types of states and outputs, given that the standard wants each of the same shape in every round."""
+    carry, outs = [elem_type(v) for v in states], []
+    for _ in range(4):
+        outs = body(*carry, *slices)
+        after = [_agreed(old, elem_type(new)) for old, new in zip(carry, outs, strict=False)]
+        if all(old is new for old, new in zip(carry, after, strict=True)):
+            break
+        carry = after
+    return carry, outs[len(carry) :]
+
+
+def _agreed(old: Any, new: Any) -> Any:
+    if not (isinstance(old, TensorType) and isinstance(new, TensorType)) or new.shape is None:
+        return old
+    if old.shape is None:
+        return new
+    if len(old.shape) != len(new.shape) or old.dtype != new.dtype:
+        raise ShapeError(f"a state changes from {old} to {new} in a round")
+    sizes = [_facts.same(a, b, "a state keeps its shape") for a, b in zip(old.shape, new.shape, strict=True)]
+    return TensorType(old.dtype, tuple(sizes))
 
 
 def _sliced(xs: Any, axes: Any) -> Any:
@@ -382,15 +419,13 @@ def scan_8(
     return tuple(xp.stack(v) for v in zip(*rows, strict=True))
 
 
-@scan_8.shape_rule  # because a carried size may change by the round, which is a fixpoint
+@scan_8.shape_rule  # because what is carried must agree with what comes out
 def _(sequence_lens, /, *initial_state_and_scan_inputs, body, num_scan_inputs, directions=None):
     n = len(initial_state_and_scan_inputs) - num_scan_inputs
     before = mark()
     batch, rows = _sliced(initial_state_and_scan_inputs, (0,) * len(initial_state_and_scan_inputs))
     length, slices = _sliced(rows[n:], (0,) * num_scan_inputs)
-    carry, ys = stable(
-        lambda c: (lambda outs: (outs[:n], outs[n:]))(body(*c, *slices)), rows[:n], "Scan_size"
-    )
+    carry, ys = _settled(body, rows[:n], slices)
     results = [_stacked(elem_type(c), batch) for c in carry]
     results += [_stacked(_stacked(elem_type(y), length), batch) for y in ys]
     return tuple(rename(results, before, "Scan_size", keep=[batch, length]))

@@ -236,13 +236,14 @@ def spread(
     rank = len(xs) if xs is not None else len(kernel) + 2 if kernel else None
     if rank is None:
         return None, None, None
+    window = kernel and make_window(kernel, strides, pads, dilations, auto_pad)
     extra = per_axis("output_padding", output_padding, rank - 2, 0)
+    _check_extra(extra, window)
     wanted = tuple(output_shape or ())
     if wanted:  # with batch and channels is not the standard, but runtimes take it
         wanted = per_axis(
             "output_shape", wanted[2:] if len(wanted) == rank else wanted, rank - 2, 1
         )
-    window = kernel and make_window(kernel, strides, pads, dilations, auto_pad)
     if xs is None or not window:
         space: Any = wanted or [count(f"ConvTranspose_size{i}") for i in range(2, rank)]
         return None, (_batch(xs), channels, *space), None
@@ -253,6 +254,14 @@ def spread(
         for i, d in enumerate(xs[2:])
     ]
     return window, (_batch(xs), channels, *[size for size, _ in pairs]), [cut for _, cut in pairs]
+
+
+def _check_extra(extra: Any, window: Window | None) -> None:
+    for e, s, d in zip(extra, window.strides, window.dilations, strict=True) if window else ():
+        if e >= max(s, d):
+            raise ShapeError(
+                f"output_padding {extra} must be less than the stride {s} or dilation {d}"
+            )
 
 
 def _spread_axis(window: Window, i: int, d: Any, extra: int, wanted: Any) -> tuple[Any, Any]:

@@ -1,8 +1,8 @@
 """Dropout in its seven versions.
 
-Up to opset 6 the attribute is_test tells training from use, from 12 on the input training_mode; between them nothing
-is ever dropped. With a seed the mask is the one that the standard's reference draws, without one it comes from JAX;
-the same each time in both cases.
+Up to opset 6 the attribute is_test tells training from use, from 12 on the input training_mode;
+between them nothing is ever dropped. With a seed the mask is the one that the standard's reference
+draws, without one it comes from JAX; the same each time in both cases.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def dropout_10(x, /, *, ratio=0.5):
 
 @op("Dropout", since=12, host=True)
 def dropout_12(x, ratio=None, training_mode=None, /, *, seed=None):
-    """Drop elements of x by the chance ratio () where training_mode () -> as x, mask (bool) of x's shape."""
+    """Drop elements of x by the chance ratio () where training_mode () -> as x, mask (bool)."""
     if training_mode is None or (is_host(training_mode) and not training_mode.item()):
         return x, _all(x, bool)
     if ratio is None:
@@ -94,7 +94,7 @@ def dropout_12(x, ratio=None, training_mode=None, /, *, seed=None):
 
 
 def _kept(dtype=None):
-    """The rule of all versions: the mask has the shape of the data, and dtype or that of the data."""
+    """The rule of all versions: the mask has the data's shape, and this dtype or the data's."""
 
     def rule(x, ratio=None, training_mode=None, /, **_):
         for name, v in (("ratio", ratio), ("training_mode", training_mode)):

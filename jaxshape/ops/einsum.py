@@ -1,7 +1,8 @@
 """Einsum: sums of products named by letters.
 
-An equation is read once into terms of labels. A letter is a label; the axes of an ellipsis are the labels 0, 1, ...,
-which cannot be letters. A label has one size wherever it stands, except that size 1 broadcasts between operands.
+An equation is read once into terms of labels. A letter is a label; the axes of an ellipsis are the
+labels 0, 1, ..., which cannot be letters. A label has one size wherever it stands, except that size
+1 broadcasts between operands.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def _spread(term: Term, extra: int) -> Term:
 
 @op("Einsum", since=12, host=True)
 def einsum(*inputs, equation):
-    """Multiply inputs whose axes the equation names, and sum over the names that its output lacks."""
+    """Multiply inputs whose axes the equation names, sum over the names that its output lacks."""
     labels, output, sizes = _labelled(equation, [hostdims(x.shape) for x in inputs])
     dtype, xp = wide(inputs[0].dtype), namespace(*inputs)
     number = {label: i for i, label in enumerate(sizes)}
@@ -109,10 +110,10 @@ def einsum(*inputs, equation):
     result = [number[n] for n in output]
     if xp is np:
         operands[::2] = [x.astype(dtype) for x in operands[::2]]
-        y = np.einsum(*operands, result, optimize=len(inputs) > 2)
-    else:
-        y = jnp.einsum(*operands, result, preferred_element_type=dtype)
-    return xp.asarray(y).astype(inputs[0].dtype)
+        return np.asarray(np.einsum(*operands, result, optimize=len(inputs) > 2), inputs[0].dtype)
+    if len(inputs) != 2:  # only a product of two is one step, into which narrow types may go
+        operands[::2] = [x.astype(dtype) for x in operands[::2]]
+    return jnp.einsum(*operands, result, preferred_element_type=dtype).astype(inputs[0].dtype)
 
 
 @einsum.shape_rule  # because JAX cannot decide which sizes of one letter are 1

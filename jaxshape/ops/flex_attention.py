@@ -1,4 +1,4 @@
-"""FlexAttention: attention whose scores and probabilities pass through graphs of the model's own."""
+"""FlexAttention: attention whose scores and probabilities pass through graphs of the model."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _modified(graph, x, name):
 def flex_attention(
     q, k, v, /, *, prob_mod=None, scale=None, score_mod=None, softmax_precision=None
 ):
-    """Mix v (N, Hkv, K, F) by the softmax of q (N, H, S, E) times k (N, Hkv, K, E) -> (N, H, S, F)."""
+    """Mix v (N, Hkv, K, F) by softmax of q (N, H, S, E) times k (N, Hkv, K, E) -> (N, H, S, F)."""
     sizes = _sizes(*(hostdims(x.shape) for x in (q, k, v)))
     dtype = _precision(softmax_precision, q.dtype)
     place = (lambda x: x) if namespace(q, k, v) is np else to_device

@@ -1,7 +1,7 @@
-"""Operators that move a tensor's elements about: Transpose, Concat, Expand, Tile, space and depth, triangles.
+"""Operators that move a tensor's elements about: Transpose, Concat, Expand, Tile and the like.
 
-Those whose sizes JAX derives from what the lowering states have no rule; the others share one size formula between
-lowering and rule.
+Those whose sizes JAX derives from what the lowering states have no rule; the others share one size
+formula between lowering and rule.
 """
 
 from __future__ import annotations
@@ -86,15 +86,10 @@ def concat_4(*inputs, axis):
     return xp.concatenate(inputs, axis)
 
 
-@concat_1.shape_rule(rankless=True)  # because it shares the rule of the newer form
-def _(*inputs, axis=None):
-    return concat_4.rule(*inputs, axis=1 if axis is None else axis)
-
-
 @concat_4.shape_rule(
     rankless=True
 )  # because JAX cannot take sizes as equal, and one known rank is that of all
-def _(*inputs, axis):
+def _concat_type(*inputs, axis):
     dtype = next((x.dtype for x in inputs if x.dtype is not None), None)
     shapes = [x.shape for x in inputs if x.shape is not None]
     if not shapes:
@@ -104,6 +99,11 @@ def _(*inputs, axis):
         axis = axis_of(axis, len(shape))
         shape = replaced(shape, axis, count("Concat_size", shape[axis]))
     return TensorType(dtype, shape)
+
+
+@concat_1.shape_rule(rankless=True)  # because it shares the rule of the newer form
+def _(*inputs, axis=None):
+    return _concat_type(*inputs, axis=1 if axis is None else axis)
 
 
 # Expand, Tile -----------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def expanded(shape: Sequence[Any], target: Sequence[Any]) -> tuple[Any, ...]:
 
 @op("Expand", since=8, host=True)
 def expand(input, shape: Static, /):
-    """Repeat input (*D) along axes of size 1 until it has the sizes that D and shape (r,) broadcast to."""
+    """Repeat input (*D) along axes of size 1, to the sizes that D and shape (r,) broadcast to."""
     sizes = expanded(hostdims(input.shape), integers(shape, "shape"))  # type: ignore[arg-type]
     return namespace(input).broadcast_to(input, exported(sizes))
 
@@ -251,7 +251,7 @@ def space_to_depth_28(input, /, *, blocksize, mode="DCR"):
 
 @op("Trilu", since=14, host=True)
 def trilu(input, k=None, /, *, upper=1):
-    """Keep of input (*, N, M) what lies on and above the diagonal k () (below it, if not upper), else 0."""
+    """Keep input (*, N, M) on and above diagonal k () (below, if not upper), put 0 elsewhere."""
     ranked("input", hostdims(input.shape), least=2)
     xp = namespace(input, k)
     rows, columns = [xp.arange(d) for d in input.shape[-2:]]
@@ -265,7 +265,7 @@ def trilu(input, k=None, /, *, upper=1):
 
 @op("ReverseSequence", since=10, host=True)
 def reverse_sequence(input, sequence_lens, /, *, batch_axis=1, time_axis=0):
-    """Reverse of each sequence in input (T, N, *) (or (N, T, *)) the first sequence_lens (N,) elements."""
+    """Reverse the first sequence_lens (N,) elements of each sequence in input (T, N, *)."""
     shape, lengths = hostdims(input.shape), hostdims(sequence_lens.shape)
     ranked("input", shape, least=2)
     ranked("sequence_lens", lengths, 1)

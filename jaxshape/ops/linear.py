@@ -1,6 +1,7 @@
 """Products of matrices, and the determinant.
 
-Half types are multiplied as they are and summed in float32. Batch axes broadcast, the axis summed over must agree.
+Half types are multiplied as they are and summed in float32. Batch axes broadcast, the axis summed
+over must agree.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ._numeric import is_integer
 
 
 def matmul_shape(a, b):
-    """The shape of the product of shapes (*N, m, k) and (*N, k, n); a vector lends the axis that is summed."""
+    """The shape of (*N, m, k) times (*N, k, n); a vector lends the axis that is summed."""
     ranked("A", a, least=1)
     ranked("B", b, least=1)
     why = f"A {written(a)} times B {written(b)}"
@@ -27,7 +28,7 @@ def matmul_shape(a, b):
 
 @op("MatMul", since=1, host=True)
 def matmul_1(a, b, /):
-    """Multiply a (*N, m, k) by b (*N, k, n) -> (*N, m, n); N broadcasts, a vector is a row of a or a column of b."""
+    """Multiply a (*N, m, k) by b (*N, k, n) -> (*N, m, n); N broadcasts; a vector lends k."""
     matmul_shape(hostdims(a.shape), hostdims(b.shape))
     return matmul(a, b).astype(a.dtype)
 
@@ -60,19 +61,19 @@ def _gemm(a, b, c, alpha, beta, trans_a, trans_b, broadcast=1):
 
 @op("Gemm", since=1, host=True)
 def gemm_1(a, b, c, /, *, alpha=1.0, beta=1.0, broadcast=0, transA=0, transB=0):
-    """Multiply a (m, k) by b (k, n), either perhaps stored transposed, plus c -> (m, n); c broadcasts on request."""
+    """Multiply a (m, k) by b (k, n), maybe stored transposed, plus c (m, n) -> (m, n)."""
     return _gemm(a, b, c, alpha, beta, transA, transB, broadcast)
 
 
 @op("Gemm", since=7, host=True)
 def gemm_7(a, b, c, /, *, alpha=1.0, beta=1.0, transA=0, transB=0):
-    """Multiply a (m, k) by b (k, n), either perhaps stored transposed, plus c onto (m, n) -> (m, n)."""
+    """Multiply a (m, k) by b (k, n), maybe stored transposed, plus c onto (m, n) -> (m, n)."""
     return _gemm(a, b, c, alpha, beta, transA, transB)
 
 
 @op("Gemm", since=11, host=True)
 def gemm_11(a, b, c=None, /, *, alpha=1.0, beta=1.0, transA=0, transB=0):
-    """Multiply a (m, k) by b (k, n), either perhaps stored transposed, plus c onto (m, n) -> (m, n)."""
+    """Multiply a (m, k) by b (k, n), maybe stored transposed, plus c onto (m, n) -> (m, n)."""
     return _gemm(a, b, c, alpha, beta, transA, transB)
 
 

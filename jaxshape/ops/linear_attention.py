@@ -1,7 +1,8 @@
-"""Attention that carries a state along the sequence, and the causal convolution that goes before it.
+"""Attention that carries a state along the sequence, and the causal convolution before it.
 
-The state of LinearAttention is a matrix for each key head, (N, H, dk, dv): it decays, takes up the outer product of
-key and value, and is read by the queries. It is kept in float32 whatever the inputs are.
+The state of LinearAttention is a matrix for each key head, (N, H, dk, dv): it decays, takes up the
+outer product of key and value, and is read by the queries. It is kept in float32 whatever the
+inputs are.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ RULES = {  # which of decay and beta a rule takes
 
 
 def _sizes(q, k, v, past, decay, beta, q_num_heads, kv_num_heads, update_rule):
-    """Batch, length, dk and dv, on which the shapes of the inputs agree; None is an unknown shape."""
+    """Batch, length, dk and dv, on which the inputs' shapes agree; None is an unknown shape."""
     if q_num_heads < 1 or kv_num_heads < 1 or q_num_heads % kv_num_heads:
         raise ShapeError(
             f"q_num_heads {q_num_heads} is no positive multiple of kv_num_heads {kv_num_heads}"
@@ -77,7 +78,7 @@ def linear_attention(
     query, key, value, past_state=None, decay=None, beta=None, /, *, chunk_size=64, kv_num_heads,
     q_num_heads, scale=0.0, update_rule="gated_delta",
 ):  # fmt: skip
-    """Read query (N, T, H*dk) from a state written by key, value (N, T, Hkv*dv) -> (N, T, H*dv), state."""
+    """Write key, value (N, T, G*d) to a state, read by query (N, T, H*d) -> (N, T, H*d), state."""
     _check(update_rule, decay, beta)
     inputs = (query, key, value, past_state, decay, beta)
     shapes = [None if x is None else hostdims(x.shape) for x in inputs]
@@ -134,7 +135,7 @@ def _(
 
 
 def _conv_sizes(x, w, b, past):
-    """Batch, channels, length and kernel size on which the shapes agree; None is an unknown shape."""
+    """Batch, channels, length and kernel on which the shapes agree; None is an unknown shape."""
     for name, shape, rank in (
         ("input", x, 3),
         ("weight", w, 3),
@@ -153,7 +154,7 @@ def _conv_sizes(x, w, b, past):
 
 @op("CausalConvWithState", since=27, host=True)
 def causal_conv(x, weight, bias=None, past_state=None, /, *, activation="none"):
-    """Convolve x (N, C, L) by channel with weight (C, 1, k), looking back only -> as x, state (N, C, k-1)."""
+    """Convolve x (N, C, L) with weight (C, 1, k), looking back only -> as x, state (N, C, k-1)."""
     inputs = (x, weight, bias, past_state)
     n, c, length, k = _conv_sizes(*(None if v is None else hostdims(v.shape) for v in inputs))
     _check_activation(activation)

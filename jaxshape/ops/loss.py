@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from .._error import ShapeError
 from .._host import namespace
 from .._op import op
 from .._symbol import hostdims, to_export
-from ._agree import ranked, reshape, shaped, wide, written
-from ._static import replaced
+from ._agree import ranked, reshape, shaped, wide
 
 _REDUCTIONS = ("none", "sum", "mean")
 

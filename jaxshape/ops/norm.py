@@ -1,7 +1,7 @@
 """Layers that bring a tensor's elements to a common scale.
 
-Every one of them keeps the shape of its input. Statistics of half types are taken in float32; a variance is the mean
-of squared differences, not a difference of squares, which would cancel.
+Every one of them keeps the shape of its input. Statistics of half types are taken in float32; a
+variance is the mean of squared differences, not a difference of squares, which would cancel.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _per_channel(name, v, x):
 
 
 def _stash(stash_type, x):
-    """The dtype asked for a layer's first stage, and the one to compute in: never narrower than the data."""
+    """The dtype asked for the first stage, and that to compute in: never narrower than the data."""
     if stash_type not in (1, 10, 11, 16):
         raise ShapeError(f"stash_type is {stash_type}, wants 1, 10, 11 or 16, a float type")
     asked = dtype_of(stash_type)
@@ -105,7 +105,7 @@ def group_norm_21(x, scale, bias, /, *, epsilon=1e-5, num_groups, stash_type=1):
 
 @op("LayerNormalization", since=17, host=True)
 def layer_norm(x, scale, b=None, /, *, axis=-1, epsilon=1e-5, stash_type=1):
-    """Normalise x (*A, *B) over B, the axes from `axis` on -> as x; mean and 1/deviation (*A, 1, ...)."""
+    """Normalise x (*A, *B) over B, from `axis` on -> as x, mean and 1/deviation (*A, 1, ...)."""
     start, (asked, dtype) = axis_in(axis, x.ndim), _stash(stash_type, x)
     data = x.astype(dtype)
     mean, var = moments(data, range(start, x.ndim))
@@ -118,7 +118,7 @@ def layer_norm(x, scale, b=None, /, *, axis=-1, epsilon=1e-5, stash_type=1):
 
 @op("RMSNormalization", since=23, host=True)
 def rms_norm(x, scale, /, *, axis=-1, epsilon=1e-5, stash_type=1):
-    """Divide x (*A, *B) by the root of its mean square over B, the axes from `axis` on -> as x, of scale's dtype."""
+    """Divide x (*A, *B) by its root mean square over B, from `axis` on -> as x, scale's dtype."""
     start, dtype = axis_in(axis, x.ndim), _stash(stash_type, x)[1]
     xp, data = namespace(x, scale), x.astype(dtype)
     square = xp.mean(xp.square(data), axis=tuple(range(start, x.ndim)), keepdims=True)
@@ -160,7 +160,7 @@ def mvn_1(x, /, *, across_channels=0, normalize_variance=1):
 
 @op("LRN", since=1, host=True)
 def lrn(x, /, *, alpha=1e-4, beta=0.75, bias=1.0, size):
-    """Divide x (N, C, *D) by (bias + alpha/size * squares of `size` channels around) ** beta -> as x."""
+    """Divide x (N, C, *D) by (bias + alpha/size * squares of channels around) ** beta -> as x."""
     ranked("X", hostdims(x.shape), least=2)
     if size < 1:
         raise ShapeError(f"size is {size}, wants at least 1")
@@ -170,7 +170,7 @@ def lrn(x, /, *, alpha=1e-4, beta=0.75, bias=1.0, size):
 
 
 def _window_sum(x, before, after):
-    """Sums over axis 1 from `before` in front of each element to `after` behind it; outside is 0."""
+    """Sums over axis 1 from `before` in front of each element to `after` behind; outside is 0."""
     c = x.shape[1]
     if isinstance(c, int):  # no window is longer than what there is
         before, after = min(before, c), min(after, c)

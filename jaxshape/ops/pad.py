@@ -1,7 +1,7 @@
 """Operators that lay a border around a tensor or cut one off: Pad, CenterCropPad.
 
-A margin is how much an axis grows at its front and at its back; a negative one cuts. Every mode but `constant` is a rule
-that says which element stands at a place outside, applied after the cutting.
+A margin is how much an axis grows at its front and at its back; a negative one cuts. Every mode but
+`constant` is a rule that says which element stands at a place outside, applied after the cutting.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def padded(shape: Sequence[Any], around: Sequence[Margin], mode: str) -> tuple[A
     return tuple([d + front + back for d, (front, back) in zip(shape, around, strict=True)])
 
 
-# the place inside (0 to n - 1) of the element that stands at place i outside; `top` is n - 1, `turn` max(2 n - 2, 1)
+# the place in [0, n) of what stands at place i outside; top: n - 1, turn: max(2 n - 2, 1)
 _SOURCES = {
     "reflect": lambda xp, i, n, top, turn: xp.minimum(i % turn, turn - i % turn),
     "edge": lambda xp, i, n, top, turn: xp.clip(i, 0, top),
@@ -61,14 +61,12 @@ _SOURCES = {
 def _repeat(x: Any, axis: int, margin: Margin, mode: str) -> Any:
     """x with one axis padded by its own elements."""
     xp, d = namespace(x), hostdims(x.shape)[axis]
-    front, back = [minimum(m, 0) for m in margin]
-    x = cut(x, {axis: Window(-front, d + front + back)})
-    n = d + front + back
+    begin, n = maximum(-margin[0], 0), d + minimum(margin[0], 0) + minimum(margin[1], 0)
     front, back = [maximum(m, 0) for m in margin]
     xi = np if numbers(n, front, back) else xp
     place = xi.arange(to_export(n + front + back)) - to_export(front)
-    sizes = [_as_number(xi, d, place) for d in (n, n - 1, maximum(2 * n - 2, 1))]
-    return xp.take(x, _SOURCES[mode](xi, place, *sizes), axis, mode="clip")
+    sizes = [_as_number(xi, size, place) for size in (n, n - 1, maximum(2 * n - 2, 1))]
+    return xp.take(x, to_export(begin) + _SOURCES[mode](xi, place, *sizes), axis, mode="clip")
 
 
 def _as_number(xp: Any, size: Any, like: Any) -> Any:
@@ -131,28 +129,13 @@ def pad_11(data, pads: Static, constant_value=None, /, *, mode="constant"):
 
 @op("Pad", since=18, host=True)
 def pad_18(data, pads: Static, constant_value=None, axes: Static = None, /, *, mode="constant"):
-    """Pad data (*D) along axes (n,) by pads (2n,), all fronts and then all backs; negative ones cut."""
+    """Pad data (*D) along axes (n,) by pads (2n,), fronts and then backs; negative ones cut."""
     around = margins(integers(pads, "pads"), integers(axes, "axes"), data.ndim)  # type: ignore[arg-type]
     return _pad(data, around, mode, constant_value)
 
 
-@pad_1.shape_rule  # because JAX cannot tell whether a symbolic size is large enough
-def _(data, /, *, paddings, mode="constant", value=0.0):
-    return pad_18.rule(data, paddings, mode=mode)
-
-
-@pad_2.shape_rule  # because JAX cannot tell whether a symbolic size is large enough
-def _(data, /, *, pads, mode="constant", value=0.0):
-    return pad_18.rule(data, pads, mode=mode)
-
-
-@pad_11.shape_rule(rankless=True)  # because pads may be unknown; their number tells the rank
-def _(data, pads, constant_value=None, /, *, mode="constant"):
-    return pad_18.rule(data, pads, constant_value, mode=mode)
-
-
 @pad_18.shape_rule(rankless=True)  # because pads may be unknown; their number tells the rank
-def _(data, pads, constant_value=None, axes=None, /, *, mode="constant"):
+def _pad_type(data, pads, constant_value=None, axes=None, /, *, mode="constant"):
     shape, values, where = data.shape, integers(pads, "pad"), integers(axes, "axes")
     if shape is None:
         if values is None or axes is not None:
@@ -163,6 +146,21 @@ def _(data, pads, constant_value=None, axes=None, /, *, mode="constant"):
     if values is None:
         values = [element("pad") for _ in range(2 * len(shape if where is None else where))]
     return TensorType(data.dtype, padded(shape, margins(values, where, len(shape)), mode))
+
+
+@pad_1.shape_rule  # because JAX cannot tell whether a symbolic size is large enough
+def _(data, /, *, paddings, mode="constant", value=0.0):
+    return _pad_type(data, paddings, mode=mode)
+
+
+@pad_2.shape_rule  # because JAX cannot tell whether a symbolic size is large enough
+def _(data, /, *, pads, mode="constant", value=0.0):
+    return _pad_type(data, pads, mode=mode)
+
+
+@pad_11.shape_rule(rankless=True)  # because pads may be unknown; their number tells the rank
+def _(data, pads, constant_value=None, /, *, mode="constant"):
+    return _pad_type(data, pads, constant_value, mode=mode)
 
 
 # CenterCropPad ----------------------------------------------------------------------------------
@@ -180,7 +178,7 @@ def centred(
 
 @op("CenterCropPad", since=18, host=True)
 def center_crop_pad(input_data, shape: Static, /, *, axes=None):
-    """Cut from the centre of input_data (*D), or pad around it with 0, to the sizes shape (n,) along axes."""
+    """Cut input_data (*D) at its centre, or pad it with 0, to sizes shape (n,) along axes."""
     own = hostdims(input_data.shape)
     windows, around = {}, [(0, 0)] * len(own)
     for axis, n in centred(own, integers(shape, "shape"), axes).items():  # type: ignore[arg-type]

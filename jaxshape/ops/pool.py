@@ -21,7 +21,7 @@ from .._host import namespace
 from .._op import op
 from .._symbol import hostdims, to_export
 from .._value import TensorType
-from ._agree import wide, written
+from ._agree import wide
 from ._window import Dims, Pads, Window, exported_pads, padding, sizes, spatial
 from ._window import window as make_window
 
@@ -173,8 +173,8 @@ def _pool_rule(
 
 
 for _pool in (
-    average_pool_1, average_pool_7, average_pool_10, average_pool_19, lp_pool_1, lp_pool_2, lp_pool_18,
-    max_pool_1, max_pool_8, max_pool_10,
+    average_pool_1, average_pool_7, average_pool_10, average_pool_19,
+    lp_pool_1, lp_pool_2, lp_pool_18, max_pool_1, max_pool_8, max_pool_10,
 ):  # fmt: skip
     # because JAX cannot decide whether a window fits into a symbolic size
     _pool.shape_rule(_pool_rule, rankless=True)
@@ -282,7 +282,7 @@ def _root(total: Any, p: Any) -> Any:
 
 def _space(x: Any) -> tuple[int, ...]:
     if x.ndim < 2:
-        raise ShapeError(f"x {written(x.shape)} has rank {x.ndim}, wants at least 2")
+        raise ShapeError(f"x has rank {x.ndim}, wants at least 2")
     return tuple(range(2, x.ndim))
 
 

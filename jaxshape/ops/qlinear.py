@@ -176,5 +176,5 @@ def _(
     _, out = agreed(x, w, b, **attributes)
     for name, part in (("w_scale", w_scale), ("w_zero_point", w_zero_point)):
         if out is not None and part.shape is not None and part.shape not in ((), (1,)):
-            same(written(part.shape) and part.shape[0], out[1], f"{name} {written(part.shape)} and the channels")
+            same(part.shape[0], out[1], f"{name} {written(part.shape)} and the channels")
     return TensorType(y_zero_point.dtype, out)

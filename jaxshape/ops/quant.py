@@ -20,9 +20,9 @@ from .._error import ShapeError
 from .._facts import same
 from .._host import namespace
 from .._op import op
-from .._symbol import hostdims, to_export
+from .._symbol import fit, hostdims, to_export
 from .._value import TensorType
-from ._agree import reshape, shaped, written
+from ._agree import demand_onto, ranked, reshape, written
 from ._numeric import FLOAT32, HALF, is_float, is_integer
 from ._static import axis_of, dtype_of, replaced
 from .cast import convert
@@ -34,24 +34,30 @@ _BYTE = np.dtype(np.uint8)
 
 
 def _met(name: str, own: Any, dims: Any, axis: int | None, block_size: int) -> tuple[Any, ...]:
-    """The shape wanted of a scale or zero point of x (*D): (), (D[axis],), or one for each block."""
+    """The shape demanded of a scale or zero point of x (*D): (), (D[axis],), or one for each block."""
     if own in ((), (1,)):
         return own
     if axis is None:
         raise ShapeError(f"{name} has shape {written(own)}, wants a scalar")
     if block_size < 0:
         raise ShapeError(f"block_size is {block_size}, wants a positive one, or 0 for no blocks")
-    if not block_size and len(own) != 1:
-        raise ShapeError(f"{name} has shape {written(own)}, wants rank 0 or 1 without block_size")
+    if not block_size:
+        ranked(name, own, 0, 1)
+        alone = len(dims) < 2 and axis not in (0, -1)  # the default axis of a vector is none of its own
+        return demand_onto(name, own, (1 if alone else dims[axis_of(axis, len(dims))],))
     axis = axis_of(axis, len(dims))
-    return replaced(dims, axis, ceildiv(dims[axis], block_size)) if block_size else (dims[axis],)
+    ranked(name, own, len(dims))
+    wanted = replaced(dims, axis, ceildiv(dims[axis], block_size))
+    why = f"{name} {written(own)} for blocks of {block_size} along axis {axis} of {written(dims)}"
+    return tuple([same(d, w, why) for d, w in zip(own, wanted, strict=True)])
 
 
 def spread(name: str, v: Any, x: Any, axis: int | None, block_size: int = 0) -> Any:
     """A scale or zero point in the shape in which it meets x (*D)."""
-    dims, own = hostdims(x.shape), hostdims(v.shape)
-    v = shaped(name, v, _met(name, own, dims, axis, block_size))
-    if own in ((), (1,)) or axis is None:
+    dims = hostdims(x.shape)
+    shape = _met(name, hostdims(v.shape), dims, axis, block_size)
+    v = fit(v, shape)
+    if shape in ((), (1,)) or axis is None:
         return v.reshape(())
     axis = axis_of(axis, len(dims))
     if not block_size:
@@ -64,11 +70,7 @@ def _kept(x: Any, dtype: Any, axis: int | None, block_size: int, **parts: Any) -
     """The type of x (*D) in another dtype, after the demands on what must meet it."""
     for name, part in parts.items():
         if x.shape is not None and part is not None and part.shape is not None:
-            wanted = _met(name, part.shape, x.shape, axis, block_size)
-            if len(wanted) != len(part.shape):
-                raise ShapeError(f"{name} has shape {written(part.shape)}, wants {written(wanted)}")
-            for d, w in zip(part.shape, wanted, strict=True):
-                same(d, w, f"{name} {written(part.shape)} against {written(wanted)}")
+            _met(name, part.shape, x.shape, axis, block_size)
     return TensorType(dtype, x.shape)
 
 

@@ -1,8 +1,9 @@
 """RNN, GRU and LSTM: one walk along the sequence, three kinds of cell.
 
-A cell makes the next state from the one before and from what the inputs add to its gates; the inputs' part is one
-product for the whole sequence. A direction is one scan, forward or in reverse. Past the end of a row (sequence_lens)
-its state stays as it is and its output is 0, so that in reverse it starts at its own end.
+A cell makes the next state from the one before and from what the inputs add to its gates; the
+inputs' part is one product for the whole sequence. A direction is one scan, forward or in reverse.
+Past the end of a row (sequence_lens) its state stays as it is and its output is 0, so that in
+reverse it starts at its own end.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ DIRECTIONS = {
 
 
 class Cell(NamedTuple):
-    """A kind of cell: its gates, its activation functions, how many states it carries, and what makes its step."""
+    """A kind of cell: its gates, activation functions, number of states, and what makes a step."""
 
     name: str
     gates: int
@@ -93,7 +94,7 @@ def _sizes(cell, shapes, direction, hidden_size, layout) -> Sizes:
 
 
 def _functions(cell, names, alphas, betas, directions) -> list[Callable[..., Any]]:
-    """The activation functions in order; each takes the next alpha and beta if it has a use for them."""
+    """The activation functions in order; each takes the next alpha and beta if it uses them."""
     names, wanted = names or cell.activations * directions, len(cell.activations) * directions
     if len(names) < wanted:
         raise ShapeError(f"activations are {', '.join(names)}, {wanted} are wanted")
@@ -155,17 +156,18 @@ RNN = Cell(
 )  # fmt: skip
 GRU = Cell(
     "GRU", 3, ("Sigmoid", "Tanh"), 1, _gru,
-    f"Walk along x (S, N, I) by gates update, reset, hidden {_ALONG} h (D, N, H); layout 1 puts N first.",
+    f"Walk along x (S, N, I) by gates z, r, h {_ALONG} h (D, N, H); layout 1 puts N first.",
 )  # fmt: skip
 LSTM = Cell(
     "LSTM", 4, ("Sigmoid", "Tanh", "Tanh"), 2, _lstm,
-    f"Walk along x (S, N, I) by gates in, out, forget, cell {_ALONG} h, c (D, N, H); layout 1 puts N first.",
+    f"Walk along x (S, N, I) by gates i, o, f, c {_ALONG} h, c (D, N, H); layout 1 puts N first.",
 )  # fmt: skip
 
 
 def _run(
     cell, x, w, r, b, lens, h, c=None, p=None, *,
-    activation_alpha, activation_beta, activations, clip, direction, hidden_size, layout=0, **options,
+    activation_alpha, activation_beta, activations, clip, direction, hidden_size, layout=0,
+    **options,
 ):  # fmt: skip
     """The outputs of a cell along a sequence: y, and the last of each state."""
     xp = namespace(x, w, r, b, lens, h, c, p)
@@ -175,7 +177,10 @@ def _run(
     directions, k = _directions(direction), len(cell.activations)
     chosen = _functions(cell, activations, activation_alpha, activation_beta, len(directions))
     clipped = (lambda v: v) if clip is None else (lambda v: xp.clip(v, -clip, clip))
-    functions = [lambda v, f=f: f(xp, clipped(v)) for f in chosen]
+    # gates are clipped; the state on its way out, through the third function, is not, as in onnxruntime
+    functions = [
+        lambda v, f=f, i=i: f(xp, clipped(v) if i % k < 2 else v) for i, f in enumerate(chosen)
+    ]
     if layout:
         x, h, c = (None if v is None else xp.swapaxes(v, 0, 1) for v in (x, h, c))
     x, w, r, b, h, c, p = (None if v is None else v.astype(dtype) for v in (x, w, r, b, h, c, p))
@@ -260,7 +265,7 @@ for _cell, _since, _special in _VERSIONS:
         _cell.name,
         _since,
         functools.partial(_run, _cell),
-        # a rule, because the standard fixes every rank, so that sizes are known where an input's rank is not
+        # a rule, because every rank is fixed, so that sizes are known where an input's rank is not
         functools.partial(_types, _cell),
         _INPUTS + " initial_c? p?" * (_cell is LSTM),
         _COMMON | _special,

@@ -174,7 +174,8 @@ def _some_reduced(shape: Sequence[Any], many: int | None, keepdims: int, noop: i
     if many is None:
         return None
     greatest = maximum(*shape)
-    return tuple(bounded("reduced", greatest) for _ in range(rank - many))
+    least = int(all(at_least(d, 1) for d in shape))
+    return tuple(bounded("reduced", greatest, least) for _ in range(rank - many))
 
 
 for _name, _reduce in _REDUCERS.items():

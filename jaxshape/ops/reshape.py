@@ -1,7 +1,8 @@
 """Operators that look at a tensor's sizes or give it others over the same elements.
 
-Each has one size formula in our dims, used by the lowering and by the rule alike. The number of elements never changes:
-equal sizes on both sides cancel before anything is divided or demanded, so that formulas stay those of the model.
+Each has one size formula in our dims, used by the lowering and by the rule alike. The number of
+elements never changes: equal sizes on both sides cancel before anything is divided or demanded, so
+that formulas stay those of the model.
 """
 
 from __future__ import annotations
@@ -19,12 +20,11 @@ from .._value import TensorType
 from ._agree import written
 from ._axes import axes_in, exported, integers, numbers
 
-
 # the sizes as values ----------------------------------------------------------------------------
 
 
 def shape_part(shape: Sequence[Any], start: int, end: int | None) -> Any:
-    """The sizes from axis `start` up to `end` as a host array; both may be negative and are clamped."""
+    """The sizes from axis `start` up to `end`, both negative or clamped, as a host array."""
     return host(shape[slice(start, end)])
 
 
@@ -36,20 +36,20 @@ def shape_1(data, /):
 
 @op("Shape", since=15, host=True)
 def shape_15(data, /, *, start=0, end=None):
-    """Give the sizes of data (*D) from axis start up to end, both clamped to [-r, r], as integers (n,)."""
+    """Give the sizes of data (*D) from axis start up to end, both clamped, as integers (n,)."""
     return shape_part(hostdims(data.shape), start, end)
+
+
+@shape_15.shape_rule(rankless=True)  # because the rank may be unknown
+def _shape_type(data, /, *, start=0, end=None):
+    if data.shape is None:
+        return TensorType("int64", (count("rank"),))
+    return shape_part(data.shape, start, end)
 
 
 @shape_1.shape_rule(rankless=True)  # because the rank may be unknown
 def _(data, /):
-    return shape_15.rule(data)
-
-
-@shape_15.shape_rule(rankless=True)  # because the rank may be unknown
-def _(data, /, *, start=0, end=None):
-    if data.shape is None:
-        return TensorType("int64", (count("rank"),))
-    return shape_part(data.shape, start, end)
+    return _shape_type(data)
 
 
 @op("Size", since=1, host=True)
@@ -72,8 +72,8 @@ def view_sizes(
 ) -> tuple[Any, ...]:
     """The sizes of a view of `shape` (None: of unknown rank) as `target`.
 
-    0 copies a size unless `allowzero`, -1 takes what is left. An integer that may be either is found from the number
-    of elements where it is the only one, else it is a count.
+    0 copies a size unless `allowzero`, -1 takes what is left. An integer that may be either
+    is found from the number of elements where it is the only one, else it is a count.
     """
     sizes = [_resolved(shape, i, v, allowzero) for i, v in enumerate(target)]
     gaps = [i for i, v in enumerate(sizes) if v is None]
@@ -117,7 +117,7 @@ def _resolved(shape: Sequence[Any] | None, i: int, v: Any, allowzero: int) -> An
 
 
 def _without_common(a: Sequence[Any], b: Sequence[Any], sure: bool) -> tuple[list[Any], list[Any]]:
-    """Both lists of factors without those they share; with `sure` only those that are not 0 are taken out."""
+    """Both lists without the factors they share; with `sure` those that may be 0 stay."""
     rest, left = list(a), []
     for d in b:
         if d in rest and (not sure or at_least(d, 1)):
@@ -128,11 +128,11 @@ def _without_common(a: Sequence[Any], b: Sequence[Any], sure: bool) -> tuple[lis
 
 
 def _left(shape: Sequence[Any], rest: Sequence[Any], target: Sequence[Any]) -> Any:
-    """The size that makes up the number of elements beside `rest`, whose product is not 0 if the model runs."""
+    """The size that makes up the number of elements beside `rest`, whose product must not be 0."""
     mine, theirs = _without_common(shape, rest, sure=False)
     n, k = product(mine), product(theirs)
     if not isinstance(n, Dim) and not isinstance(k, Dim):
-        if k == 0 or n % k:
+        if n % k:
             raise ShapeError(
                 f"cannot view {written(shape)} as {list(target)}: {n} elements do not divide by {k}"
             )
@@ -185,26 +185,26 @@ def _given(shape: Any) -> Any:
     return shape
 
 
-@reshape_1.shape_rule(rankless=True)  # because JAX cannot divide products of sizes
-def _(data, /, *, shape=None, consumed_inputs=None):
-    return reshape_14.rule(data, _given(shape))
-
-
-@reshape_5.shape_rule(rankless=True)  # because JAX cannot divide products of sizes
-def _(data, shape, /):
-    return reshape_14.rule(data, shape)
-
-
 @reshape_14.shape_rule(rankless=True)  # because JAX cannot divide products of sizes
-def _(data, shape, /, *, allowzero=0):
+def _reshape_type(data, shape, /, *, allowzero=0):
     target = integers(shape, "shape")
     return TensorType(
         data.dtype, None if target is None else view_sizes(data.shape, target, allowzero)
     )
 
 
+@reshape_1.shape_rule(rankless=True)  # because JAX cannot divide products of sizes
+def _(data, /, *, shape=None, consumed_inputs=None):
+    return _reshape_type(data, _given(shape))
+
+
+@reshape_5.shape_rule(rankless=True)  # because JAX cannot divide products of sizes
+def _(data, shape, /):
+    return _reshape_type(data, shape)
+
+
 def flat_sizes(shape: Sequence[Any], axis: int, first: int) -> tuple[Any, Any]:
-    """The sizes before and from `axis`, multiplied; `first` is the lowest axis that the version allows."""
+    """The sizes before and from `axis`, multiplied; `first`: the lowest axis the version allows."""
     if not first <= axis <= len(shape):
         raise ShapeError(f"axis {axis} is not in [{first}, {len(shape)}], the rank is {len(shape)}")
     axis += len(shape) if axis < 0 else 0
@@ -295,16 +295,16 @@ def squeeze_13(data, axes: Static = None, /):
     return namespace(data).reshape(data, exported(sizes))
 
 
-@squeeze_1.shape_rule  # because JAX cannot compare symbolic sizes with 1
-def _(data, /, *, axes=None):
-    return squeeze_13.rule(data, axes)
-
-
 @squeeze_13.shape_rule  # because JAX cannot compare symbolic sizes with 1, and axes may be unknown
-def _(data, axes=None, /):
+def _squeeze_type(data, axes=None, /):
     values = integers(axes, "axes")
     unknown = axes is not None and values is None
     return TensorType(data.dtype, None if unknown else squeezed(data.shape, values))
+
+
+@squeeze_1.shape_rule  # because JAX cannot compare symbolic sizes with 1
+def _(data, /, *, axes=None):
+    return _squeeze_type(data, axes)
 
 
 @op("Unsqueeze", since=1, host=True)
@@ -320,12 +320,12 @@ def unsqueeze_13(data, axes: Static, /):
     return namespace(data).reshape(data, exported(sizes))
 
 
-@unsqueeze_1.shape_rule  # because it shares the rule of the newer form
-def _(data, /, *, axes):
-    return unsqueeze_13.rule(data, axes)
-
-
 @unsqueeze_13.shape_rule  # because axes may be unknown
-def _(data, axes, /):
+def _unsqueeze_type(data, axes, /):
     values = integers(axes, "axes")
     return TensorType(data.dtype, None if values is None else unsqueezed(data.shape, values))
+
+
+@unsqueeze_1.shape_rule  # because it shares the rule of the newer form
+def _(data, /, *, axes):
+    return _unsqueeze_type(data, axes)

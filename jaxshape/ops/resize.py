@@ -9,21 +9,32 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from .._device import canonical
-from .._dim import Dim, Undecided, maximum, minimum
+from .._dim import Dim, maximum, minimum
 from .._error import ShapeError
 from .._facts import at_least, count
-from .._host import host, is_host, namespace
+from .._host import is_host, namespace
 from .._op import Static, op
+from .._rational import CHECKED
 from .._symbol import hostdims
 from .._value import TensorType
 from ._axes import axes_in, counted, exported
-from ._numeric import FLOAT32, HALF, is_float
-from ._resample import COORDINATES, MODES, NEAREST, Axis, Filter, coordinates, number, resample
+from ._numeric import FLOAT32
+from ._resample import (
+    COORDINATES,
+    MODES,
+    NEAREST,
+    Axis,
+    Filter,
+    coordinates,
+    number,
+    resample,
+    working,
+)
 
 _PICKS = {"stretch": None, "not_larger": minimum, "not_smaller": maximum}
 
@@ -59,21 +70,32 @@ def _rounded(n: Any, numerator: Any, denominator: Any) -> Any:
 
 def _scaled(i: int, n: Any, scale: Any) -> Any:
     """floor(n * scale) as float32 computes it."""
-    if scale is None:
-        return count(f"Resize_size{i}")
-    if not isinstance(scale, Dim):
-        scale = FLOAT32.type(scale)
-        if not 0 < scale < np.inf:
-            raise ShapeError(f"the scale {scale} of axis {i} must be positive")
-    try:
-        return np.floor(host([n]).astype(FLOAT32) * host([scale], FLOAT32)).astype(np.int64).item()
-    except Undecided:
-        if isinstance(scale, Dim):
-            return count(f"Resize_size{i}")
-        grows = scale >= 1
-        return count(
-            f"Resize_size{i}", least=int(grows and bool(at_least(n, 1))), most=None if grows else n
-        )
+    stem = f"Resize_size{i}"
+    if scale is None or isinstance(scale, Dim):
+        return count(stem)
+    scale = FLOAT32.type(scale)
+    if not 0 < scale < np.inf:
+        raise ShapeError(f"the scale {scale} of axis {i} must be positive")
+    if isinstance(n, int):
+        return int(np.floor(FLOAT32.type(n) * scale))
+    simple = _simple(float(scale))
+    if simple is not None:
+        return n * simple.numerator // simple.denominator
+    grows = scale >= 1
+    return count(stem, least=int(grows and bool(at_least(n, 1))), most=None if grows else n)
+
+
+@functools.cache
+def _simple(scale: float) -> Fraction | None:
+    """The simple fraction whose products round down as those of the float32 scale, at every size."""
+    sizes = np.arange(CHECKED + 1)
+    products = np.floor(sizes.astype(FLOAT32) * FLOAT32.type(scale))
+    for limit in (100, 4096):
+        simple = Fraction(scale).limit_denominator(limit)
+        if simple and FLOAT32.type(float(simple)) == scale and simple.numerator < CHECKED:
+            exact = sizes * simple.numerator // simple.denominator
+            return simple if np.array_equal(products, exact) else None
+    return None
 
 
 def _listed(name: str, operand: Any, axes: Sequence[int]) -> list[Any] | None:
@@ -141,7 +163,7 @@ def _resize(
     if any(isinstance(d, int) and d == 0 for d in (*shape, *new.values())):
         return _empty(x, [new.get(i, d) for i, d in enumerate(shape)])
     if how.mode != "nearest":
-        x = x.astype(_working(dtype))
+        x = x.astype(working(dtype))
     roi = _region(roi, axes) if mode == "tf_crop_and_resize" else {}
     for axis, a in _steps(shape, axes, new, scales, sizes, policy, roi):
         if a.n is a.out or a.n == a.out and isinstance(a.n, int):
@@ -185,13 +207,6 @@ def _empty(x, shape):
     if any(d == 0 for d in x.shape) and not any(isinstance(d, int) and d == 0 for d in shape):
         raise ShapeError(f"x {tuple(x.shape)} is empty and cannot be resized to {tuple(shape)}")
     return namespace(x).zeros(exported(shape), x.dtype)
-
-
-def _working(dtype: Any) -> np.dtype:
-    """The dtype in which samples are weighed."""
-    if dtype in HALF or not (is_float(dtype) or dtype.kind == "c"):
-        return canonical("float64") if dtype.itemsize >= 4 else FLOAT32
-    return dtype
 
 
 def _narrowed(x, dtype):

@@ -223,7 +223,10 @@ def _weighted(bins: Any, batch: Any, image: Any, axes: Any, i: Any, j: Any) -> l
 
 def _counted(axes: Any, i: Any, j: Any) -> Any:
     """Whether a region has a point (i, j) at all, (R, 1, 1, 1)."""
-    return ((i < axes[0][2]) & (j < axes[1][2])).reshape(-1, 1, 1, 1)
+    inside = [
+        point < grid.astype(np.int32) for point, (_, _, grid) in zip((i, j), axes, strict=True)
+    ]
+    return (inside[0] & inside[1]).reshape(-1, 1, 1, 1)
 
 
 def _loop(xp: Any, most: Any, body: Any, start: Any) -> Any:

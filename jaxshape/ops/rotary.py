@@ -1,4 +1,4 @@
-"""What stands beside attention: rotary positions, the cache written in place, the gated activation."""
+"""What stands beside attention: rotary positions, a cache written to, the gated activation."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def rotary(
 
 
 def _at(xp, cache, ids):
-    """The rows of a cache (P, F) at ids (N, S); NaN where there is none, since an index is never clamped."""
+    """The rows of a cache (P, F) at ids (N, S); NaN where there is none: nothing is clamped."""
     if ids is None:
         return cache
     if is_host(ids) and ids.size and not -1 < ids.min() <= ids.max() < cache.shape[0]:
@@ -107,7 +107,7 @@ def _(
 
 @op("TensorScatter", since=24, host=True)
 def tensor_scatter(past_cache, update, write_indices=None, /, *, axis=-2, mode="linear"):
-    """Write update (N, *, L, *) into past_cache (N, *, M, *) from write_indices (N,) on -> as past_cache."""
+    """Write update (N, *, L, *) into past_cache (N, *, M, *) from write_indices (N,) on."""
     if mode not in ("linear", "circular"):
         raise ShapeError(f"mode is {mode!r}, wants linear or circular")
     dims, new = hostdims(past_cache.shape), hostdims(update.shape)
@@ -128,7 +128,8 @@ def tensor_scatter(past_cache, update, write_indices=None, /, *, axis=-2, mode="
         if mode == "linear" and isinstance(length, int) and is_host(start) and start.size:
             if start.min() < 0 or start.max() + length > longest:
                 raise ShapeError(
-                    f"write_indices go from {start.min()} to {start.max()}: {length} more do not fit in {longest}"
+                    f"write_indices go from {start.min()} to {start.max()}, "
+                    f"from where {length} do not fit in {longest}"
                 )
         source = places - start[:, None]  # (N, M): which element of the update comes to each place
         source = (

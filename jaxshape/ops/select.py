@@ -56,10 +56,10 @@ def compress(input, condition, /, *, axis=None):
 def _(input, condition, /, *, axis=None):
     shape: Any = input.shape
     ranked("condition", condition.shape, 1)
-    if shape is None and axis is not None:
-        return TensorType(input.dtype, None)
     if axis is None:
         shape, axis = (None if shape is None else input.size,), 0
+    elif shape is None:
+        return TensorType(input.dtype, None)
     axis = axis_of(axis, len(shape))
     limits = [n for n in (shape[axis], *(condition.shape or ())) if n is not None]
     most = minimum(*limits) if limits else None

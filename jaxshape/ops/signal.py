@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from .._device import canonical
 from .._error import ShapeError
 from .._facts import count, least, same
-from .._host import is_host, namespace
+from .._host import namespace
 from .._op import Static, op
-from .._symbol import fit, hostdims, to_export
+from .._symbol import hostdims, to_export
 from .._value import TensorType
 from ._agree import ranked, wide, written
 from ._static import axis_of, bounded, dtype_of, replaced, scalar, size_of
@@ -98,13 +97,13 @@ def dft_20(x, dft_length: Static = None, axis: Static = None, /, *, inverse=0, o
 
 @dft_20.shape_rule  # because dft_length decides a size, and axis which one
 def _(x, dft_length=None, axis=None, /, *, inverse=0, onesided=0):
-    if isinstance(axis, TensorType):
+    axis = -2 if axis is None else None if isinstance(axis, TensorType) else scalar(axis, "axis")
+    if not isinstance(axis, int):
         ranked("input", x.shape, least=2)
         *signal, _ = x.shape
         if dft_length is not None or onesided:
             signal = [count(f"DFT_size{i}") for i in range(len(signal))]
         return TensorType(x.dtype, (*signal, 1 if onesided and inverse else 2))
-    axis = -2 if axis is None else scalar(axis, "axis")
     return _dft_type(x, dft_length, axis, inverse, onesided)
 
 

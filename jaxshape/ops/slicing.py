@@ -1,8 +1,9 @@
 """Operators that cut windows out of a tensor: Slice, Split.
 
-A window along an axis is where it begins, how many elements it takes, and the step. A slice clamps, so its size is a
-formula of max and min; they are drawn outward until one max(0, min(...)) is left, which is short, and exact at every
-size. Only where a bound may count from either end is the size a count.
+A window along an axis is where it begins, how many elements it takes, and the step. A slice clamps,
+so its size is a formula of max and min; they are drawn outward until one max(0, min(...)) is left,
+which is short, and exact at every size. Only where a bound may count from either end is the size a
+count.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from .._host import namespace
 from .._op import Static, op
 from .._symbol import hostdims, to_export
 from .._value import TensorType
-from ._agree import written
 from ._axes import axes_in, counted, integers, numbers
 from ._static import axis_of, replaced
 
@@ -71,7 +71,9 @@ def slice_window(n: Any, start: Any, end: Any, step: Any) -> Window:
     window = _window(n, start, end, step)
     if window is not None:
         return window
-    most = minimum(n, end - start) if step > 0 and at_least(end - start, 0) else n  # whichever end they count from
+    most = n
+    if step > 0 and at_least(end - start, 0):  # whichever end they count from
+        most = minimum(n, end - start)
     return Window(None, count("Slice_size", 0, ceildiv(most, abs(step))), step)
 
 
@@ -81,22 +83,25 @@ def _window(n: Any, start: Any, end: Any, step: int) -> Window | None:
     if from_front is not None and to_front is not None:
         begin, length = (_forward if step > 0 else _backward)(n, start, from_front, end, to_front)
         return Window(begin, ceildiv(length, abs(step)), step)
-    exceptions = [case for v, front in ((start, from_front), (end, to_front)) if front is None for case in _negative(v)]
+    undecided = [v for v, front in ((start, from_front), (end, to_front)) if front is None]
+    exceptions = [case for v in undecided for case in _negative(v)]
     if step < 0 or None in exceptions:
         return None
-    # bounds such as S - 2 are negative at a few sizes only: does what holds at the others hold there too?
+    # a bound such as S - 2 is negative at a few sizes: does what holds elsewhere hold there too?
     begin, length = _forward(n, start, from_front is not False, end, to_front is not False)
     length = length if at_least(n, length) else minimum(length, n)
     guess = Window(maximum(begin, 0), ceildiv(length, step), step)
     for case in exceptions:
-        window = _window(*[_at(x, case) for x in (n, start, end)], step)
-        if window is None or not all(equal(_at(x, case), y) for x, y in zip(guess[:2], window[:2], strict=True)):
+        window = _window(_at(n, case), _at(start, case), _at(end, case), step)
+        if window is None or not equal(_at(guess.size, case), window.size):
+            return None
+        if not equal(_at(guess.begin, case), window.begin):
             return None
     return guess
 
 
 def _negative(bound: Dim) -> list[tuple[Dim, int] | None]:
-    """The sizes of its one symbol at which a bound is negative; [None] where they are not known to be few."""
+    """The sizes of its one symbol at which a bound is negative; [None] unless they are few."""
     symbol = next(iter(bound.symbols))
     least = limits(symbol)[0]
     for k in range(FEW if least is not None and len(bound.symbols) == 1 else 0):
@@ -174,7 +179,7 @@ def slice_1(data, /, *, starts, ends, axes=None):
 
 @op("Slice", since=10, host=True)
 def slice_10(data, starts: Static, ends: Static, axes: Static = None, steps: Static = None, /):
-    """Take from data (*D) every steps-th element from starts to ends along axes; all (n,), clamped."""
+    """Take of data (*D) each steps-th element from starts to ends along axes; all (n,), clamped."""
     starts, ends, axes, steps = _operands(starts, ends, axes, steps)
     return cut(data, slice_windows(hostdims(data.shape), starts, ends, axes, steps))
 
@@ -184,13 +189,8 @@ def _operands(starts: Any, ends: Any, axes: Any, steps: Any) -> list[Any]:
     return [integers(operand, stem) for stem, operand in given.items()]
 
 
-@slice_1.shape_rule  # because JAX cannot clamp symbolic sizes
-def _(data, /, *, starts, ends, axes=None):
-    return slice_10.rule(data, starts, ends, axes)
-
-
 @slice_10.shape_rule  # because JAX cannot clamp symbolic sizes, and bounds may be unknown
-def _(data, starts, ends, axes=None, steps=None, /):
+def _slice_type(data, starts, ends, axes=None, steps=None, /):
     given = starts, ends, axes, steps
     lists = _operands(*given)
     length = next((len(x) for x in lists if x is not None), None)
@@ -205,11 +205,16 @@ def _(data, starts, ends, axes=None, steps=None, /):
     return TensorType(data.dtype, tuple(shape))
 
 
+@slice_1.shape_rule  # because JAX cannot clamp symbolic sizes
+def _(data, /, *, starts, ends, axes=None):
+    return _slice_type(data, starts, ends, axes)
+
+
 # Split ------------------------------------------------------------------------------------------
 
 
 def part_sizes(n: Any, sizes: Sequence[Any] | None, parts: int, uneven: bool) -> list[Any]:
-    """The sizes into which an axis of size n is split: those given, or equal ones; `uneven`: the last may be smaller."""
+    """The sizes into which n is split: those given, or equal ones, the last smaller if `uneven`."""
     if sizes is not None:
         if len(sizes) != parts:
             raise ShapeError(f"split has {len(sizes)} sizes for {parts} outputs")
@@ -231,7 +236,7 @@ def _parts(
         wrong = "split is given too" if split is not None else f"there are {n_outputs} outputs"
         raise ShapeError(f"num_outputs is {num_outputs}, but {wrong}")
     typed = isinstance(x, TensorType)
-    shape = x.shape if typed else hostdims(x.shape)
+    shape: Any = x.shape if typed else hostdims(x.shape)
     axis = axis_of(axis, len(shape))
     sizes = integers(split, "split")
     if split is not None and sizes is None:
@@ -263,7 +268,7 @@ def split_13(input, split: Static = None, /, *, axis=0, n_outputs=1):
 
 @op("Split", since=18, host=True)
 def split_18(input, split: Static = None, /, *, axis=0, num_outputs=None, n_outputs=1):
-    """Split input (*D) along axis by sizes split (n,), or equally into num_outputs, of which the last may be smaller."""
+    """Split input (*D) along axis by split (n,), or into num_outputs, the last of them smaller."""
     return _parts(input, split, axis, n_outputs, num_outputs, True)
 
 

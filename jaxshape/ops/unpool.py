@@ -56,13 +56,10 @@ def _unpooled(
     xs, places = [None if t.shape is None else hostdims(t.shape) for t in (x, i)]
     for name, dims in (("x", xs), ("i", places)):
         ranked(name, dims, n + 2)
-    unknown = (None,) * (n + 2)
-    shape = tuple(
-        [
-            agree("MaxUnpool_size", *pair)
-            for pair in zip(xs or unknown, places or unknown, strict=True)
-        ]
-    )
+    shape = xs or places or tuple([count("MaxUnpool_size") for _ in range(n + 2)])
+    if xs and places:
+        why = f"x {written(xs)} and i {written(places)}"
+        shape = tuple([same(a, b, why) for a, b in zip(xs, places, strict=True)])
     axes = zip(shape[2:], window.kernel, window.strides, window.pads, strict=True)
     inner = (*shape[:2], *[(d - 1) * s + k - before - after for d, k, s, (before, after) in axes])
     for axis, d in enumerate(inner[2:], 2):

@@ -2,14 +2,14 @@
 
 Every name and text from the model is escaped.  Folding is `<details>`, so it works where scripts
 are not allowed; only the search box needs one, and that is an attribute which looks no further
-than the element it is in: any number of these can be in one page.  Colours follow JupyterLab's
-theme, and the reader's preference elsewhere.
+than the element it is in: any number of these can be in one page.  Colours follow the theme
+of JupyterLab and VS Code, and the reader's preference elsewhere.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +27,8 @@ from .text import (
 )
 
 if TYPE_CHECKING:
+    from .._describe import Description, Parameter
     from .._model import Model
-    from .._operator import Operator, Parameter
     from .._trace import Trace
 
 _DEEPEST = 8  # folds in one another: a name with a thousand slashes has no thousand levels
@@ -45,8 +45,8 @@ _DARK = (
 _STYLE = (
     f".jaxshape{{{_LIGHT}}}"
     f"@media(prefers-color-scheme:dark){{.jaxshape{{{_DARK}}}}}"
-    f"[data-jp-theme-light=true] .jaxshape{{{_LIGHT}}}"
-    f"[data-jp-theme-light=false] .jaxshape{{{_DARK}}}"
+    f"[data-jp-theme-light=true] .jaxshape,.vscode-light .jaxshape{{{_LIGHT}}}"
+    f"[data-jp-theme-light=false] .jaxshape,.vscode-dark .jaxshape{{{_DARK}}}"
     """
 .jaxshape{background:var(--bg);color:var(--fg);font:13px/1.5 system-ui,sans-serif;padding:8px;
 max-width:100%;overflow-x:auto}
@@ -91,15 +91,18 @@ def _text(value: object) -> str:
 
 def widget(*parts: str, search: bool = False) -> str:
     """The parts as one self-contained element."""
-    box = f'<input type="search" placeholder="filter" aria-label="filter" oninput="{escape(_SEARCH)}">'
-    return f'<div class="jaxshape"><style>{_STYLE}</style>{box if search else ""}{"".join(parts)}</div>'
+    script = escape(_SEARCH)
+    box = f'<input type="search" placeholder="filter" aria-label="filter" oninput="{script}">'
+    body = (box if search else "") + "".join(parts)
+    return f'<div class="jaxshape"><style>{_STYLE}</style>{body}</div>'
 
 
 def trace_html(trace: Trace) -> str:
     """A trace: requirements, bounds, and every value, folded by the scopes in its name."""
-    fresh = dict(zip(trace.bounds, bound_texts(trace.bounds), strict=True))
+    bounds, requirements = trace.bounds, trace.requirements
+    fresh = dict(zip(bounds, bound_texts(bounds), strict=True))
     demands: dict[str, list[str]] = {}
-    for r in trace.requirements:
+    for r in requirements:
         demands.setdefault(r.node, []).append(str(r))
     makers = {name: node.label for node in trace.model.graph.nodes for name in node.outputs if name}
     outputs = set(trace.outputs)
@@ -115,9 +118,9 @@ def trace_html(trace: Trace) -> str:
         return name, f"<tr data-row{mark}>{cells}</tr>"
 
     rows = [row(*r) for r in value_rows(trace)]
-    head = f"<tr><th>name</th><th>op</th><th>type</th></tr>"
+    head = "<tr><th>name</th><th>op</th><th>type</th></tr>"
     return widget(
-        _facts(trace),
+        _facts(requirements, fresh.values()),
         f"<table>{_COLUMNS}{head}</table>",
         _folded(rows, len(rows) <= _OPEN),
         search=True,
@@ -127,17 +130,17 @@ def trace_html(trace: Trace) -> str:
 _COLUMNS = '<colgroup><col class="n"><col class="o"><col></colgroup>'
 
 
-def _facts(trace: Trace) -> str:
-    """The requirements with the nodes that demand them, and the bounds."""
+def _facts(requirements: Sequence[Any], bounds: Collection[str]) -> str:
+    """The requirements with the nodes that demand them, and the bounds as text."""
     html = ""
-    if trace.requirements:
+    if requirements:
         items = "".join(
             f'<li><code>{_text(r)}</code> <span class="q">{_text(reason(r))}</span></li>'
-            for r in trace.requirements
+            for r in requirements
         )
         html += f"<strong>Requires</strong><ul class='m'>{items}</ul>"
-    if trace.bounds:
-        items = "".join(f"<li><code>{_text(b)}</code></li>" for b in bound_texts(trace.bounds))
+    if bounds:
+        items = "".join(f"<li><code>{_text(b)}</code></li>" for b in bounds)
         html += f"<strong>Depends on data</strong><ul>{items}</ul>"
     return html
 
@@ -145,8 +148,12 @@ def _facts(trace: Trace) -> str:
 def type_html(t: Any, fresh: dict[str, str]) -> str:
     """A type with its dynamic sizes marked; those in `fresh` (name -> bound) depend on data."""
     if isinstance(t, TensorType):
-        dims = "..." if t.shape is None else ", ".join(_dim_html(d, fresh) for d in t.shape)
+        if t.shape is None:
+            return f'{_text(dtype_name(t.dtype))}[<b class="f" title="any rank">...</b>]'
+        dims = ", ".join(_dim_html(d, fresh) for d in t.shape)
         return f"{_text(dtype_name(t.dtype))}[{dims}]"
+    if t is None:
+        return "absent"
     if isinstance(t, list):
         return f"[{', '.join(type_html(v, fresh) for v in t)}]"
     inner = type_html(t.elem, fresh) if getattr(t, "elem", None) is not None else "?"
@@ -173,26 +180,31 @@ def _folded(rows: Sequence[tuple[str, str]], opened: bool, depth: int = 0, cut: 
 
     `cut` is the length of what the names have in common already.
     """
-    html, plain = "", ""
+    parts: list[str] = []
+    plain: list[str] = []
     for scope, group in _runs(rows, cut):
         if scope is None or len(group) == 1 or depth >= _DEEPEST:
-            plain += "".join(row for _, row in group)
+            plain += [row for _, row in group]
             continue
-        html, plain = html + _table(plain), ""
         common = _common(group, cut)
         inner = _folded(group, opened, depth + 1, len(common))
         label = f"{_text(common[cut:].strip('/.'))} <small>{len(group)}</small>"
-        html += f"<details{' open' if opened else ''}><summary>{label}</summary>{inner}</details>"
-    return html + _table(plain)
+        fold = f"<details{' open' if opened else ''}><summary>{label}</summary>{inner}</details>"
+        parts += [_table("".join(plain)), fold]
+        plain = []
+    return "".join([*parts, _table("".join(plain))])
 
 
 def _table(rows: str) -> str:
     return f"<table>{_COLUMNS}{rows}</table>" if rows else ""
 
 
+_PART = re.compile(r"[/.]*[^/.]+[/.]+")
+
+
 def _part(name: str, cut: int) -> str | None:
     """The next part of a name, with its separator; None where no other follows."""
-    found = re.compile(r"[/.]*[^/.]+[/.]+").match(name, cut)
+    found = _PART.match(name, cut)
     return found[0] if found and found.end() < len(name) else None
 
 
@@ -218,7 +230,7 @@ def _common(group: Sequence[tuple[str, str]], cut: int) -> str:
     return first[:cut]
 
 
-def operator_html(op: Operator) -> str:
+def operator_html(op: Description) -> str:
     """An operator: what it does, takes and gives."""
     versions = ", ".join(map(str, op.versions))
     parts = [
@@ -267,24 +279,17 @@ def model_html(model: Model) -> str:
     """A model: its opsets, inputs, outputs, weights, and how many nodes of each operator it has."""
     graph = model.graph
     opsets = ", ".join(f"{d} {v}".strip() for d, v in sorted(model.opsets.items()))
-    sides: list[tuple[str, Iterable[Any], Callable[[Any], str]]] = [
-        ("input", graph.inputs, lambda i: declared_text(i.type)),
-        ("optional input", graph.optional_inputs, lambda i: declared_text(i.type)),
-        ("output", graph.outputs, lambda i: declared_text(i.type)),
-    ]
-    values = "".join(
-        f"<tr><td>{_text(i.name)}</td><td>{kind}</td><td>{_text(show(i))}</td></tr>"
-        for kind, items, show in sides
-        for i in items
+    sides = (
+        ("input", graph.inputs),
+        ("optional input", graph.optional_inputs),
+        ("output", graph.outputs),
     )
-    counts = "".join(
-        f"<tr data-row><td>{_text(op)}</td><td>{n}</td><td></td></tr>"
-        for op, n in operator_counts(model).items()
-    )
+    values = [(i.name, kind, declared_text(i.type)) for kind, side in sides for i in side]
+    counts = [(op, str(n), "") for op, n in operator_counts(model).items()]
     return widget(
         f"<strong>{_text(model.name or 'model')}</strong> "
         f'<span class="q">opset {_text(opsets)}, IR version {model.ir_version}, '
         f"{_text(weights_text(model))}</span>",
-        _table(values),
-        _fold(f"{len(graph.nodes)} nodes", _table(counts)) if counts else "",
+        _listing("inputs and outputs", values),
+        _listing(f"{len(graph.nodes)} nodes", counts),
     )

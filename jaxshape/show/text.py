@@ -17,8 +17,8 @@ from .._value import dtype_name
 
 if TYPE_CHECKING:
     from .._context import ShapesContext
+    from .._describe import Description, Parameter
     from .._model import Declared, Model
-    from .._operator import Operator, Parameter
     from .._trace import Trace
 
 _WIDEST = 60  # a longer cell pushes its own row only
@@ -65,6 +65,13 @@ def content_text(content: Any) -> str:
     return str(_nested(content.tolist(), lambda v: f"{v:.6g}" if isinstance(v, float) else str(v)))
 
 
+def type_text(t: Any) -> str:
+    """A type as it is read, `float32[N, 3]`; for a list of values the list of theirs."""
+    if isinstance(t, list):
+        return f"[{', '.join(map(type_text, t))}]"
+    return "absent" if t is None else str(t)
+
+
 def _nested(value: Any, show: Callable[[Any], str]) -> str:
     if isinstance(value, list):
         return f"[{', '.join(_nested(v, show) for v in value)}]"
@@ -87,23 +94,23 @@ def trace_text(trace: Trace) -> str:
     """A trace as a table of values, then requirements and bounds."""
     outputs = set(trace.outputs)
 
-    def row(name: str, op: str, found: Any, content: Any) -> tuple[str, ...]:
-        known = content_text(content)
-        shown = f"{found} = {known}" if known else str(found)
-        return name, op, f"{shown}  -> output" if name in outputs else shown
+    rows = [
+        (name, op, _known_text(found, content) + ("  -> output" if name in outputs else ""))
+        for name, op, found, content in value_rows(trace)
+    ]
+    values = table(rows, ("name", "op", "type"))
+    return "\n".join([values, *facts_lines(trace.requirements, trace.bounds)])
 
-    rows = [row(*r) for r in value_rows(trace)]
-    parts = [table(rows, ("name", "op", "type"))]
-    return "\n".join([*parts, *facts_lines(trace.requirements, trace.bounds)])
+
+def _known_text(found: Any, content: Any) -> str:
+    known = content_text(content)
+    return f"{type_text(found)} = {known}" if known else type_text(found)
 
 
 def context_text(ctx: ShapesContext) -> str:
     """A context as a table of values, then requirements and bounds."""
-    rows = []
-    for name in ctx:
-        known = content_text(ctx.content(name))
-        rows.append((name, f"{ctx[name]} = {known}" if known else ctx[name]))
-    return "\n".join([table(rows, ("name", "type")), *facts_lines(ctx.requirements, ctx.bounds)])
+    values = table([(n, _known_text(t, ctx.content(n))) for n, t in ctx.items()], ("name", "type"))
+    return "\n".join([values, *facts_lines(ctx.requirements, ctx.bounds)])
 
 
 def facts_lines(
@@ -121,7 +128,8 @@ def facts_lines(
 
 def reason(requirement: Any) -> str:
     """Who demands a requirement, and why."""
-    return ": ".join(filter(None, (requirement.node, requirement.why)))
+    known = "" if requirement.proved else "may always hold"
+    return "; ".join(filter(None, (requirement.node, requirement.why, known)))
 
 
 def bound_texts(bounds: Mapping[str, tuple[int | None, Any]]) -> list[str]:
@@ -132,7 +140,7 @@ def bound_texts(bounds: Mapping[str, tuple[int | None, Any]]) -> list[str]:
     ]
 
 
-def operator_text(op: Operator) -> str:
+def operator_text(op: Description) -> str:
     """An operator: what it does, takes and gives."""
     head = f"{op.title}, since version {op.since_version}"
     if len(op.versions) > 1:
