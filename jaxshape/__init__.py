@@ -11,29 +11,74 @@ Example:
   float32[N, 8]
 """
 
-from ._context import ShapesContext as ShapesContext
-from ._convert import JaxModel as JaxModel
-from ._convert import to_jax as to_jax
-from ._error import ExecutionError as ExecutionError
-from ._error import JaxshapeError as JaxshapeError
-from ._error import JaxshapeWarning as JaxshapeWarning
-from ._error import ModelError as ModelError
-from ._error import ShapeError as ShapeError
-from ._error import UnknownValueError as UnknownValueError
-from ._error import UnsupportedError as UnsupportedError
-from ._model import Model as Model
-from ._model import load as load
-from ._op import Static as Static
-from ._op import op as op
-from ._operator import operator as operator
-from ._run import run as run
-from ._session import InferenceSession as InferenceSession
-from ._trace import Trace as Trace
-from ._trace import infer_shapes as infer_shapes
-from ._trace import trace as trace
-from ._value import MapType as MapType
-from ._value import OptionalType as OptionalType
-from ._value import SequenceType as SequenceType
-from ._value import TensorType as TensorType
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+if _TYPE_CHECKING:
+    from ._context import ShapesContext as ShapesContext
+    from ._convert import JaxModel as JaxModel
+    from ._convert import to_jax as to_jax
+    from ._error import ExecutionError as ExecutionError
+    from ._error import JaxshapeError as JaxshapeError
+    from ._error import JaxshapeWarning as JaxshapeWarning
+    from ._error import ModelError as ModelError
+    from ._error import ShapeError as ShapeError
+    from ._error import UnknownValueError as UnknownValueError
+    from ._error import UnsupportedError as UnsupportedError
+    from ._model import Model as Model
+    from ._model import load as load
+    from ._op import Static as Static
+    from ._op import op as op
+    from ._operator import operator as operator
+    from ._run import run as run
+    from ._session import InferenceSession as InferenceSession
+    from ._trace import Trace as Trace
+    from ._trace import infer_shapes as infer_shapes
+    from ._trace import trace as trace
+    from ._value import MapType as MapType
+    from ._value import OptionalType as OptionalType
+    from ._value import SequenceType as SequenceType
+    from ._value import TensorType as TensorType
 
 __version__ = "0.1.0"
+
+# where each public name lives: JAX and ONNX are imported when one is first used, not with this package
+_HOMES = {
+    "ShapesContext": "_context",
+    "JaxModel": "_convert",
+    "to_jax": "_convert",
+    "ExecutionError": "_error",
+    "JaxshapeError": "_error",
+    "JaxshapeWarning": "_error",
+    "ModelError": "_error",
+    "ShapeError": "_error",
+    "UnknownValueError": "_error",
+    "UnsupportedError": "_error",
+    "Model": "_model",
+    "load": "_model",
+    "Static": "_op",
+    "op": "_op",
+    "operator": "_operator",
+    "run": "_run",
+    "InferenceSession": "_session",
+    "Trace": "_trace",
+    "infer_shapes": "_trace",
+    "trace": "_trace",
+    "MapType": "_value",
+    "OptionalType": "_value",
+    "SequenceType": "_value",
+    "TensorType": "_value",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*_HOMES, "__version__"])

@@ -20,6 +20,7 @@ from ._interpret import Scope, enter, lowering
 from ._lower import Lowerer
 from ._model import Graph, Model, Node, Stored, load
 from ._op import Op
+from ._random import using_key
 from ._value import STRING
 
 LARGE = 1024  # elements: integer arrays above this are arguments of jit, not constants in it
@@ -43,7 +44,7 @@ class _Static:
         arrays = {id(s): params[n] for n, s in self.places.items()}
         arrays |= {id(s): buffers[n] for n, s in self.buffers.items()}
         scope = Scope(self.model, self.model.opsets)
-        with using(Facts()):
+        with using(Facts()), using_key(jax.random.key(0)):
             given = {n: to_device(v) for n, v in inputs.items()}
             found = enter(self.model.graph, given, scope, Lowerer(arrays))
         return tuple(to_device(v) for v in found)

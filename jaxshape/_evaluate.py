@@ -174,7 +174,8 @@ def _atom_value(atom: Atom, memo: dict[Any, Any], greatest: Any, smallest: Any) 
     args = [_value(a, memo, greatest, smallest) for a in atom.args]
     if atom.kind in ("//", "%"):
         a, b = args
-        if isinstance(b, np.ndarray) and not b.all():
+        masks = isinstance(a, np.ma.MaskedArray) or isinstance(b, np.ma.MaskedArray)
+        if isinstance(b, np.ndarray) and not masks and not b.all():
             raise ZeroDivisionError(f"division by {atom.args[1]}, which is 0")
         value = a // b if atom.kind == "//" else a % b
     else:

@@ -249,8 +249,8 @@ def _power(dtype: np.dtype, a: Any, b: Any) -> Any:
 def truncate_divide(a: Any, b: Any) -> Any:
     """Integer division toward zero, as ONNX's Div: on host arrays, with dims, or in JAX."""
     if namespace(a, b) is not np:
-        from jax import lax
         import jax.numpy as jnp
+        from jax import lax
 
         return lax.div(*jnp.broadcast_arrays(a, b))
     if not isinstance(a, DimArray) and not isinstance(b, DimArray):

@@ -157,8 +157,8 @@ def attribute(value: Any, node: Node, scope: Scope, interpreter: Interpreter) ->
     return value
 
 
-@functools.lru_cache(maxsize=None)
-def _load_ops() -> None:
+@functools.cache
+def load_ops() -> None:
     import jaxshape.ops  # noqa: F401  (registers every operator; here, so that `import jaxshape` stays light)
 
 
@@ -167,7 +167,7 @@ def lowering(node: Node, scope: Scope) -> Op | Function | None:
     function = scope.model.functions.get((node.domain, node.op_type, node.overload))
     if function is not None:
         return function
-    _load_ops()
+    load_ops()
     opset = scope.opsets.get(node.domain, 1)
     found = select(node.domain, node.op_type, opset)
     return found

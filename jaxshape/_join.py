@@ -101,7 +101,9 @@ def elem_join(a: Any, b: Any) -> Any:
     dtype = a.dtype if a.dtype == b.dtype else None
     if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
         return TensorType(dtype, None)
-    return TensorType(dtype, tuple(x if x is y or x == y else None for x, y in zip(a.shape, b.shape, strict=True)))
+    return TensorType(
+        dtype, tuple(x if x is y or x == y else None for x, y in zip(a.shape, b.shape, strict=True))
+    )
 
 
 def elem_type(value: Any) -> Any:
@@ -117,7 +119,9 @@ def widen(old: Any, new: Any, fresh: set[Any], stem: str) -> Any:
         return [widen(x, y, fresh, stem) for x, y in zip(old, new, strict=True)]
     if isinstance(old, (list, SequenceType)) and isinstance(new, (list, SequenceType)):
         old, new = as_sequence(old), as_sequence(new)
-        return SequenceType(elem_join(old.elem, new.elem), _widen_dim(old.length, new.length, fresh, stem))
+        return SequenceType(
+            elem_join(old.elem, new.elem), _widen_dim(old.length, new.length, fresh, stem)
+        )
     if (
         is_host(old)
         and is_host(new)
@@ -182,7 +186,9 @@ def _alike(a: Any, b: Any) -> bool:
     return a is b
 
 
-def rename(values: Sequence[Any], mark: frozenset[Any], stem: str, keep: Sequence[Any] = ()) -> list[Any]:
+def rename(
+    values: Sequence[Any], mark: frozenset[Any], stem: str, keep: Sequence[Any] = ()
+) -> list[Any]:
     """Give sizes minted since `mark` (but for those to `keep`) fresh names: they meant one round of a loop.
 
     Contents that mention them are forgotten.
@@ -220,5 +226,7 @@ def elem_renamed(t: Any, inside: set[Any]) -> Any:
         return t
     return TensorType(
         t.dtype,
-        tuple(None if isinstance(d, Dim) and not inside.isdisjoint(d.symbols) else d for d in t.shape),
+        tuple(
+            None if isinstance(d, Dim) and not inside.isdisjoint(d.symbols) else d for d in t.shape
+        ),
     )

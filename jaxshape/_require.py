@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -30,9 +32,7 @@ class Requirement:
         if self.kind == "or":
             return " or ".join(map(str, self.alternatives))
         if self.kind == "%":
-            left = text(self.left)
-            plain = type(self.left) is Dim and self.left.is_symbol
-            return f"{left if plain else f'({left})'} % {text(self.right)} == 0"
+            return f"{_operand(self.left)} % {_operand(self.right)} == 0"
         if self.kind == ">=" and type(self.left) is not Dim:
             return f"{text(self.right)} <= {text(self.left)}"
         sides = self.left, self.right
@@ -40,18 +40,28 @@ class Requirement:
             sides = self.right, self.left
         return f"{text(sides[0])} {self.kind} {text(sides[1])}"
 
-    def holds(self, env: Mapping[str, int]) -> bool:
-        """Whether it holds for these values of its symbols; KeyError where one is missing."""
+    def holds(self, env: Mapping[str, Any]) -> Any:
+        """Whether it holds for these values of its symbols, element by element where they are arrays.
+
+        KeyError where one is missing.
+        """
         if self.kind == "or":
-            return any([r.holds(env) for r in self.alternatives])
+            return functools.reduce(operator.or_, [r.holds(env) for r in self.alternatives])
         left, right = _at(self.left, env), _at(self.right, env)
         if self.kind == "%":
-            return right != 0 and left % right == 0
+            return (right != 0) & (left % (right + (right == 0)) == 0)
         return left == right if self.kind == "==" else left >= right
 
 
-def _at(x: Scalar, env: Mapping[str, int]) -> Any:
+def _at(x: Scalar, env: Mapping[str, Any]) -> Any:
     return x.evaluate(env) if type(x) is Dim else x
+
+
+def _operand(x: Scalar) -> str:
+    """An operand of `%`: what is more than one number, symbol or call stands in parentheses."""
+    atom = x.atom if type(x) is Dim else None
+    plain = type(x) is int or atom is not None and atom.kind in ("symbol", "max", "min")
+    return text(x) if plain else f"({text(x)})"
 
 
 # how a chain `a <= b` becomes demands: (kind, left, right, 1 where strict)

@@ -22,6 +22,7 @@ from ._interpret import Scope, annotate, enter, walk
 from ._lower import Lowerer
 from ._model import Model, Node, Stored, load
 from ._plan import Plan, make_plan, names_used
+from ._random import using_key
 from ._tracer import FLOATS
 from ._value import STRING, TensorType
 
@@ -162,6 +163,7 @@ def placed(device: Any) -> Iterator[None]:
         stack.enter_context(jax.enable_x64(True))
         stack.enter_context(jax.numpy_dtype_promotion("strict"))
         stack.enter_context(using(Facts()))
+        stack.enter_context(using_key(jax.random.key(0)))
         if device is not None:
             stack.enter_context(jax.default_device(find_device(device)))
         yield

@@ -55,6 +55,12 @@ class Store:
         """Changes with each change of what symbols stand for."""
         return self._state.epoch
 
+    @property
+    def version(self) -> tuple[int, ...]:
+        """Changes with each demand that was recorded; comes back when they are dropped by `restore`."""
+        s = self._state
+        return s.epoch, len(s.equations), len(s.above), len(s.choices)
+
     # decisions ------------------------------------------------------------------------------------
 
     def equal(self, a: Scalar, b: Scalar) -> bool | None:

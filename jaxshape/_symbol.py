@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -78,6 +79,12 @@ def to_export(size: Any) -> Any:
 
 def _jax_of(name: str) -> Any:
     return _placeholder(int(name[1:]), int(name[0] == "s"))[1]
+
+
+def named_for_user(text: str, binding: dict[Dim, Any]) -> str:
+    """A message about placeholders, with what each of them stands for."""
+    names = {d.name: str(real) for d, real in binding.items()}
+    return re.sub(r"\b[sz]\d+\b", lambda found: names.get(found[0], found[0]), text)
 
 
 def fit(x: Any, shape: Sequence[Any]) -> Any:

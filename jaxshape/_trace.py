@@ -143,7 +143,8 @@ class Trace(Mapping[str, Any]):
                 f"at {', '.join(f'{k}={v}' for k, v in sizes.items())} this does not hold: {listed}"
             )
         shapes = {i: _bound(t, sizes) for i, t in self.inputs.items()}
-        return trace(self.model, shapes | {k: v for k, v in self._given.items() if is_host(v)})
+        known = {k: v for k, v in self._given.items() if isinstance(v, np.ndarray)}
+        return trace(self.model, shapes | known)
 
     def to_onnx(self) -> onnx.ModelProto:
         """The model with every inferred type in value_info and outputs, for Netron and every other tool."""

@@ -28,7 +28,7 @@ from ._model import Declared, Function, Graph, Node, Stored
 from ._op import Op
 from ._refine import refine
 from ._schema import body_of, output_types
-from ._symbol import Pattern, placeholders, renamed, trace_pattern
+from ._symbol import Pattern, named_for_user, placeholders, trace_pattern
 from ._value import MapType, OptionalType, SequenceType, TensorType
 
 TINY = 32  # elements: unknown integers of at most rank 1 are followed one by one up to here
@@ -95,9 +95,11 @@ class Tracer:
             self._resolved, self._epoch = {}, facts.epoch
         key: Any = None
         inputs = [x if x is None else self.resolve(x) for x in inputs]
+        known = facts.version  # what was concluded under a branch's demands must not outlive them
         if node.key is not None:
             key = (
                 node.key,
+                known,
                 scope.opsets.get(node.domain),
                 len(node.outputs),
                 *map(self._key, inputs),
@@ -113,7 +115,7 @@ class Tracer:
                 raise
             raise annotate(e, node, scope) from e
         outputs = tuple([self._tidy(v, node) for v in outputs])
-        if key is not None and facts.minted == minted:
+        if key is not None and facts.minted == minted and facts.version == known:
             self.memo[key] = outputs
         return self._adopt(node, outputs, scope)
 
@@ -360,8 +362,10 @@ class Tracer:
         if pattern is None:
             try:
                 pattern = trace_pattern(op.function, pattern_args, kwargs, len(binding))
+            except ShapeError as e:
+                raise ShapeError(named_for_user(str(e), binding)) from e
             except Exception as e:
-                if isinstance(e, ShapeError) or not binding:
+                if not binding:
                     raise
                 pattern = e.with_traceback(None)
             if key is not None:
@@ -407,7 +411,9 @@ def broadcast_shapes(shapes: Sequence[tuple[Any, ...] | None]) -> tuple[Any, ...
     aligned = [(1,) * (rank - len(s)) + tuple(s) for s in shapes]  # type: ignore[arg-type]
     sizes: list[Any] = []
     for column in reversed(list(zip(*aligned, strict=True))):
-        sizes.append(_facts.broadcast(*column, why="broadcasting"))  # the last axes may decide the first
+        sizes.append(
+            _facts.broadcast(*column, why="broadcasting")
+        )  # the last axes may decide the first
     return tuple(reversed(sizes))
 
 

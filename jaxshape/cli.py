@@ -223,6 +223,29 @@ def trace(
         typer.echo(str(traced))
 
 
+@command
+def ops(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Describe this operator alone.")
+    ] = None,
+    domain: Annotated[
+        str | None, typer.Option(help="Of this domain: ai.onnx, com.microsoft.")
+    ] = None,
+    opset: Annotated[int | None, typer.Option(help="NAME as in this opset.")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As the README shows it.")] = False,
+) -> None:
+    """List the operators by domain, or say what one takes and gives."""
+    if name is not None:
+        typer.echo(str(js.operator(name, opset, domain or "")))
+        return
+    from ._support import support, support_markdown, support_text
+
+    found = support(domain)
+    if not found:
+        raise js.UnsupportedError(f"no operator of domain {domain!r} is known")
+    typer.echo((support_markdown if markdown else support_text)(found))
+
+
 def page(title: str, body: str) -> str:
     """A whole HTML document around `body`."""
     title = title.replace("&", "&amp;").replace("<", "&lt;")

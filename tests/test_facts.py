@@ -360,7 +360,10 @@ def test_random_demands(seed: int) -> None:
         k = r.choice([0, 1, simple(r, symbols)])
         same, above, (low, high) = facts.equal(d, k), facts.at_least(d, k), facts.bound(d)
         for env in runs:
-            x, y = value(d, env), value(k, env)
+            try:
+                x, y = value(d, env), value(k, env)
+            except ZeroDivisionError:
+                continue
             assert same is None or same == (x == y), (demands, d, k, env)
             assert above is None or above == (x >= y), (demands, d, k, env)
             assert low is None or x >= low

@@ -26,7 +26,7 @@ FORMULAS = [
     (
         "(float[N, 3] x, float[M, 3] z) => (float[] y) { y = Concat <axis=0> (x, z) }",
         {},
-        {"y": "float32[N + M, 3]"},
+        {"y": "float32[M + N, 3]"},
     ),
     (
         "(float[N, 3, L] x) => (float[] y) { y = Reshape (x, s) }",

@@ -1,4 +1,4 @@
-"""Resampling along one axis: where each output sample lies in the input, and what it takes from there.
+"""Resampling along one axis: where an output sample lies in the input, and what it takes there.
 
 Invariant: coordinates are float32 and follow the formulas of the runtimes step by step; where the
 sizes are numbers they are computed in NumPy, since a compiler that turns a division into a
@@ -36,7 +36,7 @@ class Axis(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """How a sample between pixels is made: it is the nearest one, or weighs them by their distance."""
+    """How a sample is made: it is the nearest pixel, or weighs those around it by distance."""
 
     mode: str = "nearest"
     nearest_mode: str = "floor"
@@ -101,19 +101,20 @@ COORDINATES: dict[str, Callable[[Any, Axis], Any]] = {
     "tf_half_pixel_for_nn": lambda x, a: (x + 0.5) / a.scale,
     "tf_crop_and_resize": _crop,
 }
-NEAREST: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "round_prefer_floor": lambda low, rest, scale: low + (rest > 0.5),
-    "round_prefer_ceil": lambda low, rest, scale: low + (rest >= 0.5),
-    "floor": lambda low, rest, scale: low,
-    "ceil": lambda low, rest, scale: low + (rest > 0),
+# whether the pixel above is taken, by how far the sample lies above the one below
+NEAREST: dict[str, Callable[[Any, Any], Any]] = {
+    "round_prefer_floor": lambda rest, scale: rest > 0.5,
+    "round_prefer_ceil": lambda rest, scale: rest >= 0.5,
+    "floor": lambda rest, scale: rest < 0,
+    "ceil": lambda rest, scale: rest > 0,
     # what runtimes do before opset 11
-    "simple": lambda low, rest, scale: low + ((rest > 0) & (scale < 1)),
+    "simple": lambda rest, scale: (rest > 0) & (scale < 1),
 }
 MODES = ("nearest", "linear", "cubic")
 
 
 def coordinates(a: Axis, mode: str) -> Any:
-    """Where the output samples lie on the axis, whose pixels have their centres at 0, 1, ... -> (out,)."""
+    """Where the output samples (out,) lie, the centres of the pixels being at 0, 1, ..."""
     arange = jnp.arange(to_export(a.out)) if isinstance(a.out, Dim) else np.arange(a.out)
     return COORDINATES[mode](arange.astype(FLOAT32), Axis(*map(number, a)))
 
@@ -149,8 +150,9 @@ def _take(x: Any, axis: int, index: Any, last: Any) -> Any:
 
 
 def _nearest(x: Any, axis: int, a: Axis, where: Any, how: Filter) -> Any:
-    low = namespace(where).floor(where)
-    index = NEAREST[how.nearest_mode](low, where - low, number(a.scale))
+    xp = namespace(where, a.scale)
+    low = xp.floor(where)
+    index = xp.where(NEAREST[how.nearest_mode](where - low, a.scale), low + 1, low)
     if isinstance(index, np.ndarray) and isinstance(a.n, int) and a.out % max(a.n, 1) == 0:
         times = a.out // max(a.n, 1)
         if np.array_equal(np.clip(index, 0, a.n - 1), np.arange(a.out) // times):
@@ -162,7 +164,9 @@ def _blurred(x: Any, axis: int, a: Axis, where: Any, how: Filter) -> Any:
     """Downsample by a filter as wide as 1/scale: each output sample weighs many pixels."""
     xp = namespace(x, where)
     scale = namespace(a.scale).minimum(a.scale, 1)
-    widest = int(np.ceil(1 / scale)) if isinstance(scale, np.generic) else ceildiv(a.n, a.out)
+    widest = (
+        int(np.ceil(1 / float(scale))) if isinstance(scale, np.generic) else ceildiv(a.n, a.out)
+    )
     reach = how.support * widest + 1
     before, n = to_export(reach), to_export(a.n)
     pixels = xp.arange(n + 2 * before).astype(FLOAT32) - number(reach)
@@ -170,10 +174,8 @@ def _blurred(x: Any, axis: int, a: Axis, where: Any, how: Filter) -> Any:
     inside, ends = weights[:, before : before + n], (weights[:, :before], weights[:, before + n :])
     if not how.exclude_outside:  # the edge goes on outside
         first, final = (e.sum(1, keepdims=True) for e in ends)
-        index = pixels[before : before + n]
-        inside = (
-            inside + xp.where(index == 0, first, 0) + xp.where(index == number(a.n) - 1, final, 0)
-        )
+        index, last = pixels[before : before + n], number(a.n) - 1
+        inside = inside + xp.where(index == 0, first, 0) + xp.where(index == last, final, 0)
     weights = (inside / inside.sum(1, keepdims=True)).astype(x.dtype)
     if xp is np:
         y = np.tensordot(x, weights, (axis, 1))

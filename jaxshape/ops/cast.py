@@ -50,8 +50,7 @@ _PLAIN = {"bool", *_FLOATS, *(f"{u}int{n}" for u in ("", "u") for n in (8, 16, 3
 
 def convert(x: Any, to: np.dtype, saturate: int = 1, round_mode: str = "up") -> Any:
     """x (*D) in another dtype -> (*D)."""
-    if round_mode not in ("up", "down", "nearest"):
-        raise ShapeError(f"round_mode is {round_mode!r}, wants up, down or nearest")
+    _check_mode(round_mode)
     if STRING in (to, x.dtype):
         return _text(x, to, saturate, round_mode)
     if x.dtype == to and to not in _FLOAT8:  # an infinite one of these saturates too
@@ -71,6 +70,11 @@ def convert(x: Any, to: np.dtype, saturate: int = 1, round_mode: str = "up") -> 
     if is_integer(to) and is_float(x.dtype) and to.name not in ("int32", "int64", "uint64"):
         x = x.astype(canonical("int64"))  # drop high bits as from an integer, do not saturate
     return x.astype(to)
+
+
+def _check_mode(round_mode: str) -> None:
+    if round_mode not in ("up", "down", "nearest"):
+        raise ShapeError(f"round_mode is {round_mode!r}, wants up, down or nearest")
 
 
 def _saturated(x: Any, to: np.dtype) -> Any:
@@ -172,6 +176,7 @@ def _(x, /, *, to):
 
 
 def _cast_type(x, /, *, to, saturate=1, round_mode="up"):
+    _check_mode(round_mode)
     return TensorType(dtype_of(to), x.shape)
 
 
@@ -198,6 +203,7 @@ def castlike_24(x, target_type, /, *, saturate=1, round_mode="up"):
 
 
 def _like_type(x, target_type, /, *, saturate=1, round_mode="up"):
+    _check_mode(round_mode)
     return TensorType(target_type.dtype, x.shape)
 
 

@@ -330,9 +330,7 @@ def _per_input(given: Any, n: int) -> tuple[int, ...]:
     return given
 
 
-@scan_9.shape_rule(
-    rankless=True
-)  # because what is carried must agree with what comes out
+@scan_9.shape_rule(rankless=True)  # because what is carried must agree with what comes out
 def _(
     *initial_state_and_scan_inputs,
     body,
@@ -371,7 +369,10 @@ def _agreed(old: Any, new: Any) -> Any:
         return new
     if len(old.shape) != len(new.shape) or old.dtype != new.dtype:
         raise ShapeError(f"a state changes from {old} to {new} in a round")
-    sizes = [_facts.same(a, b, "a state keeps its shape") for a, b in zip(old.shape, new.shape, strict=True)]
+    sizes = [
+        _facts.same(a, b, "a state keeps its shape")
+        for a, b in zip(old.shape, new.shape, strict=True)
+    ]
     return TensorType(old.dtype, tuple(sizes))
 
 

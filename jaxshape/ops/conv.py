@@ -34,15 +34,8 @@ def conv(
 ):  # fmt: skip
     """Convolve x (N, C, *D) with w (M, C/group, *K), add b (M,) -> (N, M, *D')."""
     window, out = agreed(x, w, b, group, kernel_shape, strides, pads, dilations, auto_pad)
-    y = lax.conv_general_dilated(
-        x,
-        w,
-        window.strides,
-        exported_pads(padding(window, hostdims(x.shape)[2:], out[2:])),
-        rhs_dilation=window.dilations,
-        feature_group_count=group,
-    )
-    return _biased(y, b)
+    pads = padding(window, hostdims(x.shape)[2:], out[2:])
+    return _biased(_convolve(x, w, pads, group, window.strides, window.dilations), b)
 
 
 @conv.shape_rule(rankless=True)  # because JAX cannot decide whether a window fits
@@ -168,6 +161,28 @@ def _channels(channels: Any, bs: Any) -> Any:
     return same(channels, bs[0], f"output channels {channels} and bias {written(bs)}")
 
 
+def _convolve(
+    x: Any, w: Any, pads: Any, group: int, strides: Any, dilations: Any, spacing: Any = None
+) -> Any:
+    """Convolve x, its elements set apart by `spacing` and padded, with w."""
+    pads = exported_pads(pads)
+    if not all(isinstance(n, int) and n >= 0 for pair in pads for n in pair):
+        # JAX wants numbers here, and XLA's CPU backend errs where one is negative; lax.pad does not
+        gaps = [s - 1 for s in spacing or (1,) * len(pads)]
+        around = [(*pair, gap) for pair, gap in zip(pads, gaps, strict=True)]
+        x = lax.pad(x, np.zeros((), x.dtype), [(0, 0, 0), (0, 0, 0), *around])
+        pads, spacing = [(0, 0)] * len(pads), None
+    return lax.conv_general_dilated(
+        x,
+        w,
+        strides,
+        pads,
+        lhs_dilation=spacing,
+        rhs_dilation=dilations,
+        feature_group_count=group,
+    )
+
+
 def _biased(y: Any, b: Any) -> Any:
     return y if b is None else y + b.reshape(-1, *(1,) * (y.ndim - 2))
 
@@ -204,16 +219,9 @@ def conv_transpose(
     ]
     c, m, *kernel = w.shape
     w = w.reshape(group, c // group, m, *kernel).swapaxes(1, 2)
-    y = lax.conv_general_dilated(
-        x,
-        jnp.flip(w.reshape(group * m, c // group, *kernel), range(2, len(kernel) + 2)),
-        (1,) * len(kernel),
-        exported_pads(around),
-        lhs_dilation=window.strides,
-        rhs_dilation=window.dilations,
-        feature_group_count=group,
-    )
-    return _biased(y, b)
+    w = jnp.flip(w.reshape(group * m, c // group, *kernel), range(2, len(kernel) + 2))
+    ones = (1,) * len(kernel)
+    return _biased(_convolve(x, w, around, group, ones, window.dilations, window.strides), b)
 
 
 @conv_transpose.shape_rule(rankless=True)  # because JAX cannot decide whether sizes are positive

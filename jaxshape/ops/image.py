@@ -1,8 +1,8 @@
 """Sampling images at given places, and decoding them.
 
-Invariant: a place is a coordinate for each spatial axis, in pixels whose centres are 0, 1, ...; padding
-folds coordinates, and the pixels around them, back into the image, or has 0 outside. A sample is the
-sum of the pixels around it times weights, so that both operands differentiate.
+Invariant: a place is a coordinate for each spatial axis, in pixels whose centres are 0, 1, ...;
+padding folds coordinates, and the pixels around them, back into the image, or has 0 outside. A
+sample is the sum of the pixels around it times weights, so that both operands differentiate.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ._agree import ranked, wide, written
 from ._axes import counted, nothing
 from ._resample import Filter, number, working
 
-# GridSample -----------------------------------------------------------------------------------------
+# GridSample ---------------------------------------------------------------------------------------
 
 _PADDINGS = ("zeros", "border", "reflection")
 
@@ -51,8 +51,8 @@ def _padded(x: Any, n: Any, padding_mode: str, align_corners: int) -> Any:
     return x
 
 
-def _taps(x: Any, n: Any, how: Filter, padding_mode: str, align_corners: int) -> list[tuple[Any, Any, Any]]:
-    """The pixels on one axis that make the samples at x: index, whether it is inside, weight or None for 1."""
+def _taps(x: Any, n: Any, how: Filter, padding_mode: str, align_corners: int) -> list[Any]:
+    """What makes the samples at x on one axis: pixels, whether they are inside, their weights."""
     xp = namespace(x, n)
     x = _padded(xp.round(x) if how.mode == "nearest" else x, n, padding_mode, align_corners)
     low = xp.floor(x)
@@ -110,7 +110,10 @@ def _sample(x, grid, mode, padding_mode, align_corners, modes):
 
 @op("GridSample", since=16, host=True)
 def grid_sample_16(x, grid, /, *, align_corners=0, mode="bilinear", padding_mode="zeros"):
-    """Sample x (N, C, H, W) at grid (N, *O, 2), whose coordinates -1 to 1 span the image, width first -> (N, C, *O)."""
+    """Sample x (N, C, H, W) at grid (N, *O, 2) -> (N, C, *O).
+
+    Coordinates from -1 to 1 span the image, its width first.
+    """
     ranked("X", x.shape, 4)
     modes = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
     return _sample(x, grid, mode, padding_mode, align_corners, modes)
@@ -118,7 +121,10 @@ def grid_sample_16(x, grid, /, *, align_corners=0, mode="bilinear", padding_mode
 
 @op("GridSample", since=20, host=True)
 def grid_sample_20(x, grid, /, *, align_corners=0, mode="linear", padding_mode="zeros"):
-    """Sample x (N, C, *D) at grid (N, *O, len(D)), whose coordinates -1 to 1 span D, last axis first -> (N, C, *O)."""
+    """Sample x (N, C, *D) at grid (N, *O, len(D)) -> (N, C, *O).
+
+    Coordinates from -1 to 1 span D, its last axis first.
+    """
     modes = {"linear": "linear", "nearest": "nearest", "cubic": "cubic"}
     return _sample(x, grid, mode, padding_mode, align_corners, modes)
 
@@ -131,13 +137,15 @@ for _op in (grid_sample_16, grid_sample_20):
     _op.shape_rule(_sample_type)  # because JAX cannot index by arrays whose sizes it cannot compare
 
 
-# AffineGrid -----------------------------------------------------------------------------------------
+# AffineGrid ---------------------------------------------------------------------------------------
 
 
 def _grid_shape(theta: Any, size: Any) -> tuple[Any, ...]:
-    """The shape (N, *D, len(D)) that a size (N, C, *D) asks for, by theta (N, len(D), len(D) + 1)."""
+    """The shape (N, *D, r) that a size (N, C, *D) asks for, with theta (N, r, r + 1)."""
     if len(size) not in (4, 5):
-        raise ShapeError(f"size has {len(size)} elements, wants 4 (N, C, H, W) or 5 (N, C, D, H, W)")
+        raise ShapeError(
+            f"size has {len(size)} elements, wants 4 (N, C, H, W) or 5 (N, C, D, H, W)"
+        )
     n, _, *space = [counted(s, "size") for s in size]
     wanted = (n, len(space), len(space) + 1)
     ranked("theta", theta, 3)
@@ -148,7 +156,10 @@ def _grid_shape(theta: Any, size: Any) -> tuple[Any, ...]:
 
 @op("AffineGrid", since=20, host=True)
 def affine_grid(theta, size: Static, /, *, align_corners=0):
-    """Map the places of an image of size (N, C, *D) by theta (N, r, r + 1) -> (N, *D, r), r being len(D), 2 or 3."""
+    """Map the places of an image of size (N, C, *D) by theta (N, r, r + 1) -> (N, *D, r).
+
+    r is the length of D, 2 or 3.
+    """
     *_, r = shape = _grid_shape(hostdims(theta.shape), size.tolist())
     xp, dtype = namespace(theta), wide(theta.dtype)
     theta = fit(theta, (shape[0], r, r + 1)).astype(dtype)
@@ -168,14 +179,20 @@ def _(theta, size, /, *, align_corners=0):
         return TensorType(theta.dtype, _grid_shape(theta.shape, size.tolist()))
     ranked("theta", theta.shape, 3)
     given = (size.shape or (None,))[0]
-    r = theta.shape[1] if isinstance(theta.shape[1], int) else given - 2 if isinstance(given, int) else None
+    r = (
+        theta.shape[1]
+        if isinstance(theta.shape[1], int)
+        else given - 2
+        if isinstance(given, int)
+        else None
+    )
     if r is None:
         return TensorType(theta.dtype, None)
     space = [count(f"AffineGrid_size{i}") for i in range(r)]
     return TensorType(theta.dtype, (theta.shape[0], *space, r))
 
 
-# ImageDecoder ---------------------------------------------------------------------------------------
+# ImageDecoder -------------------------------------------------------------------------------------
 
 _FORMATS = ("BMP", "JPEG", "JPEG2000", "TIFF", "PNG", "WEBP", "PPM")
 _CHANNELS = {"RGB": 3, "BGR": 3, "Grayscale": 1}
@@ -189,7 +206,10 @@ def _channels(pixel_format: str) -> int:
 
 @op("ImageDecoder", since=20, host=True)
 def image_decoder(encoded_stream: Static, /, *, pixel_format="RGB"):
-    """Decode the bytes of an image file (n,) -> uint8 (height, width, channels), empty where they cannot be read."""
+    """Decode the bytes of an image file (n,) -> uint8 (height, width, channels).
+
+    What cannot be read gives an empty image.
+    """
     channels = _channels(pixel_format)
     try:
         from PIL import Image

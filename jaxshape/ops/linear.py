@@ -6,8 +6,8 @@ over must agree.
 
 from __future__ import annotations
 
-import numpy as np
 
+from .._device import canonical
 from .._facts import same
 from .._host import namespace
 from .._op import op
@@ -43,7 +43,7 @@ def _scaled(x, factor):
     if factor == 1:
         return x
     if is_integer(x.dtype) and factor != int(factor):
-        return (x.astype(np.float64) * factor).astype(x.dtype)
+        return (x.astype(canonical("float64")) * factor).astype(x.dtype)
     return x * (int(factor) if is_integer(x.dtype) else factor)
 
 

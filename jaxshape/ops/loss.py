@@ -18,8 +18,10 @@ from ._agree import ranked, reshape, shaped, wide
 _REDUCTIONS = ("none", "sum", "mean")
 
 
-def _loss(x: Any, target: Any, weight: Any, ignore_index: int | None, reduction: str, name: str) -> Any:
-    """The negative of log-probabilities x (N, C, *D) at target (N, *D), each times its class's weight (C,)."""
+def _loss(
+    x: Any, target: Any, weight: Any, ignore_index: int | None, reduction: str, name: str
+) -> Any:
+    """The negative of log-probabilities x (N, C, *D) at target (N, *D), times weight (C,)."""
     if reduction not in _REDUCTIONS:
         raise ShapeError(f"reduction is {reduction!r}, wants one of {', '.join(_REDUCTIONS)}")
     shape = hostdims(x.shape)
@@ -48,16 +50,21 @@ def _loss(x: Any, target: Any, weight: Any, ignore_index: int | None, reduction:
 
 @op("NegativeLogLikelihoodLoss", since=12, host=True)
 def nll_loss(input, target, weight=None, /, *, ignore_index=None, reduction="mean"):
-    """Take the negative of input (N, C, *D) at target (N, *D), times weight (C,) -> (N, *D), or () reduced.
+    """Take the negative of input (N, C, *D) at target (N, *D), times weight (C,) -> (N, *D) or ().
 
-    The mean is that over the weights; what is ignored has none.
+    The mean is one over the weights; what is ignored has none.
     """
     return _loss(input, target, weight, ignore_index, reduction, "input")
 
 
 @op("SoftmaxCrossEntropyLoss", since=12, host=True)
-def softmax_cross_entropy_loss(scores, labels, weights=None, /, *, ignore_index=None, reduction="mean"):
-    """Take the negative log softmax of scores (N, C, *D) at labels (N, *D) -> (N, *D) or (), and log_prob (N, C, *D)."""
+def softmax_cross_entropy_loss(
+    scores, labels, weights=None, /, *, ignore_index=None, reduction="mean"
+):
+    """Take the negative log softmax of scores (N, C, *D) at labels (N, *D) -> (N, *D) or ().
+
+    A second result has it for all classes (N, C, *D). Weights and mean are as above.
+    """
     ranked("scores", hostdims(scores.shape), least=2)
     xp = namespace(scores)
     x = scores.astype(wide(scores.dtype))

@@ -36,7 +36,7 @@ def average_pool_19(
     window, out = pooled(x, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
     around = padding(window, hostdims(x.shape)[2:], out[2:])
     total = _sums(x.astype(wide(x.dtype)), window, around)
-    number = _counts(window, hostdims(x.shape)[2:], out[2:], around, count_include_pad)
+    number = _counts(window, hostdims(x.shape)[2:], total.shape[2:], around, count_include_pad)
     return (total / number.astype(total.dtype)).astype(x.dtype)
 
 
@@ -204,21 +204,13 @@ def _lowest(dtype: Any) -> np.ndarray:
 
 def _counts(window: Window, space: Dims, out: Dims, around: Pads, with_pads: int) -> Any:
     """How many elements count in each window (*D'), at least 1: pads alone average to 0."""
+    given = around if window.same else window.pads  # what ceil_mode adds to these never counts
     number: Any = np.ones((), np.int32)
     for i, (d, o, (before, _)) in enumerate(zip(space, out, around, strict=True)):
-        left, right = 0, d
-        if with_pads:  # the pads given count, what ceil_mode adds to them does not
-            left = -before
-            right = d + (around if window.same else window.pads)[i][1]
-        starts = (
-            lax.broadcasted_iota(np.int32, (to_export(o), window.kernel[i]), 0) * window.strides[i]
-        )
-        steps = (
-            lax.broadcasted_iota(np.int32, (to_export(o), window.kernel[i]), 1)
-            * window.dilations[i]
-        )
-        at = starts + steps
-        inside = (at >= to_export(left + before)) & (at < to_export(right + before))
+        steps = np.arange(window.kernel[i], dtype=np.int32) * window.dilations[i]
+        at = lax.iota(np.int32, o)[:, None] * window.strides[i] + steps
+        first, last = (0, before + d + given[i][1]) if with_pads else (before, before + d)
+        inside = (at >= to_export(first)) & (at < to_export(last))
         along = inside.sum(1, dtype=np.int32)
         number = number * along.reshape(-1, *(1,) * (len(space) - 1 - i))
     return jnp.maximum(number, 1)

@@ -1,8 +1,8 @@
 """Products of quantized tensors, exact in 32-bit integers.
 
-Invariant: the sum is that of the integers less their zero points, modulo 2**32, whatever computes it:
-signed bytes on the device, where hardware multiplies them fast, and float64 in NumPy, which has no
-fast integer product. Scales come in once, at the end, as float32.
+Invariant: the sum is that of the integers less their zero points, modulo 2**32, whatever computes
+it: signed bytes on the device, where hardware multiplies them fast, and float64 in NumPy, which has
+no fast integer product. Scales come in once, at the end, as float32.
 """
 
 from __future__ import annotations
@@ -28,16 +28,20 @@ _INT32, _INT8 = np.dtype(np.int32), np.dtype(np.int8)
 _ROW, _COLUMN = -2, -1
 
 
-# scales and zero points -----------------------------------------------------------------------------
+# scales and zero points ---------------------------------------------------------------------------
 
 
 def _met(name: str, own: Any, dims: Any, axis: int) -> tuple[Any, ...]:
-    """The shape wanted of a scale or zero point, one for all or one for each row or column of (*N, m, n)."""
+    """The shape wanted of a scale or zero point: one for all, each row or column of (*N, m, n)."""
     if own in ((), (1,)) or len(dims) < 2:
         return own
     if len(own) == 1:
-        return (same(own[0], dims[axis], f"{name} {written(own)} and axis {axis} of {written(dims)}"),)
-    return demand_onto(name, own, [1 if i == len(dims) - 3 - axis else d for i, d in enumerate(dims)])
+        return (
+            same(own[0], dims[axis], f"{name} {written(own)} and axis {axis} of {written(dims)}"),
+        )
+    return demand_onto(
+        name, own, [1 if i == len(dims) - 3 - axis else d for i, d in enumerate(dims)]
+    )
 
 
 def _spread(name: str, v: Any, x: Any, axis: int, dtype: Any) -> Any:
@@ -53,7 +57,7 @@ def _spread(name: str, v: Any, x: Any, axis: int, dtype: Any) -> Any:
 
 
 def _demand(a: Any, b: Any, **parts: Any) -> tuple[Any, ...]:
-    """The shape of a @ b, after the demands on scales and zero points, whose names begin with a or b."""
+    """The shape of a @ b, after the demands on scales and zero points, named a_... and b_..."""
     for name, part in parts.items():
         if part is not None:
             first = name[0] == "a"
@@ -61,7 +65,7 @@ def _demand(a: Any, b: Any, **parts: Any) -> tuple[Any, ...]:
     return matmul_shape(a.shape, b.shape)
 
 
-# products -------------------------------------------------------------------------------------------
+# products -----------------------------------------------------------------------------------------
 
 
 def _product(a: Any, a_zero: Any, b: Any, b_zero: Any) -> Any:
@@ -104,7 +108,7 @@ def _signed(x: Any, zero: Any) -> tuple[Any, Any]:
 def matmul_integer(a, b, a_zero_point=None, b_zero_point=None, /):
     """Multiply bytes a (*N, m, k) by b (*N, k, n), less their zero points -> int32 (*N, m, n).
 
-    A zero point is one for all, or one for each row of a (m,) or (*N, m, 1), column of b (n,) or (*N, 1, n).
+    Zero points are (); or (m,) or (*N, m, 1), one for each row of a; or (n,) or (*N, 1, n) for b.
     """
     return _product(a, a_zero_point, b, b_zero_point)
 
@@ -124,7 +128,9 @@ def qlinear_matmul(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, 
     if is_integer(a.dtype) and is_integer(b.dtype):
         y = _product(a, a_zero_point, b, b_zero_point)
     else:
-        a, a_zero_point, b, b_zero_point = (v.astype(FLOAT32) for v in (a, a_zero_point, b, b_zero_point))
+        a, a_zero_point, b, b_zero_point = (
+            v.astype(FLOAT32) for v in (a, a_zero_point, b, b_zero_point)
+        )
         left = a - _spread("a_zero_point", a_zero_point, a, _ROW, FLOAT32)
         right = b - _spread("b_zero_point", b_zero_point, b, _COLUMN, FLOAT32)
         exact = {} if namespace(a, b) is np else {"precision": "highest"}
@@ -143,7 +149,7 @@ def _(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point,
 
 
 def _requantized(y: Any, scale: Any, y_scale: Any, y_zero: Any) -> Any:
-    """A product whose unit is `scale` in the unit y_scale, as integers of the zero point's dtype."""
+    """A product in units of `scale`, in units of y_scale and of the zero point's dtype."""
     y_scale, zero = (v.reshape(()) if v.shape == (1,) else v for v in (y_scale, y_zero))
     factor = divided(scale, y_scale.astype(FLOAT32))
     return quantized(y.astype(FLOAT32) * factor, zero, y_zero.dtype)
@@ -154,7 +160,7 @@ def qlinear_conv(
     x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, b=None, /, *,
     auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None, strides=None,
 ):  # fmt: skip
-    """Convolve quantized x (N, C, *D) with w (M, C/group, *K), add b (M,), quantize -> (N, M, *D').
+    """Convolve quantized x (N, C, *D) with w (M, C/group, *K), add b (M,) -> (N, M, *D').
 
     Scale and zero point of w are () or (M,), the others (); b is in units of x_scale * w_scale.
     """
@@ -171,7 +177,17 @@ def qlinear_conv(
 
 @qlinear_conv.shape_rule(rankless=True)  # because JAX cannot decide whether a window fits
 def _(
-    x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, b=None, /, **attributes
+    x,
+    x_scale,
+    x_zero_point,
+    w,
+    w_scale,
+    w_zero_point,
+    y_scale,
+    y_zero_point,
+    b=None,
+    /,
+    **attributes,
 ):
     _, out = agreed(x, w, b, **attributes)
     for name, part in (("w_scale", w_scale), ("w_zero_point", w_zero_point)):

@@ -30,11 +30,11 @@ from .cast import convert
 _BYTE = np.dtype(np.uint8)
 
 
-# scales and zero points -----------------------------------------------------------------------------
+# scales and zero points ---------------------------------------------------------------------------
 
 
 def _met(name: str, own: Any, dims: Any, axis: int | None, block_size: int) -> tuple[Any, ...]:
-    """The shape demanded of a scale or zero point of x (*D): (), (D[axis],), or one for each block."""
+    """The shape demanded of a scale or zero point of x (*D): (), (D[axis],) or one for each block."""
     if own in ((), (1,)):
         return own
     if axis is None:
@@ -43,8 +43,9 @@ def _met(name: str, own: Any, dims: Any, axis: int | None, block_size: int) -> t
         raise ShapeError(f"block_size is {block_size}, wants a positive one, or 0 for no blocks")
     if not block_size:
         ranked(name, own, 0, 1)
-        alone = len(dims) < 2 and axis not in (0, -1)  # the default axis of a vector is none of its own
-        return demand_onto(name, own, (1 if alone else dims[axis_of(axis, len(dims))],))
+        if len(dims) < 2 and axis == 1:  # the default, which a vector lacks
+            return demand_onto(name, own, (1,))
+        return demand_onto(name, own, (dims[axis_of(axis, len(dims))],))
     axis = axis_of(axis, len(dims))
     ranked(name, own, len(dims))
     wanted = replaced(dims, axis, ceildiv(dims[axis], block_size))
@@ -74,7 +75,7 @@ def _kept(x: Any, dtype: Any, axis: int | None, block_size: int, **parts: Any) -
     return TensorType(dtype, x.shape)
 
 
-# arithmetic -----------------------------------------------------------------------------------------
+# arithmetic ---------------------------------------------------------------------------------------
 
 
 def divided(x: Any, scale: Any) -> Any:
@@ -98,7 +99,7 @@ def _quotient(x: Any, scale: Any, dtype: np.dtype) -> Any:
 
 
 def quantized(q: Any, zero: Any, dtype: np.dtype, saturate: int = 1) -> Any:
-    """A quotient rounded to nearest even, plus a zero point or None, within the range of `dtype`."""
+    """A quotient rounded to nearest even, plus a zero point, within the range of `dtype`."""
     if is_integer(dtype):
         xp, info = namespace(q), ml_dtypes.iinfo(dtype)
         q = xp.round(q)
@@ -109,7 +110,7 @@ def quantized(q: Any, zero: Any, dtype: np.dtype, saturate: int = 1) -> Any:
     return convert(q, dtype, saturate)
 
 
-def _target(zero: Any, output_dtype: int) -> np.dtype:
+def _target(zero: Any, output_dtype: int) -> Any:
     """The dtype to quantize to: the one asked for, the zero point's, or uint8."""
     asked = dtype_of(output_dtype) if output_dtype else zero.dtype if zero is not None else _BYTE
     if zero is not None and zero.dtype not in (None, asked):
@@ -145,7 +146,7 @@ def _dequantize(x, scale, zero, axis, block_size=0, output_dtype=0):
     return (y.astype(FLOAT32) * scale.astype(FLOAT32)).astype(target)
 
 
-# operators ------------------------------------------------------------------------------------------
+# operators ----------------------------------------------------------------------------------------
 
 
 @op("QuantizeLinear", since=10, host=True)
@@ -193,7 +194,7 @@ def _quantize_type(x, scale, zero=None, /, *, axis=1, block_size=0, output_dtype
     return _kept(x, dtype, axis, block_size, y_scale=scale, y_zero_point=zero)
 
 
-# because the dtype follows from an attribute, also where a rank is unknown; and JAX has no 6-bit float
+# because an attribute gives the dtype, also where a rank is unknown; and JAX has no 6-bit float
 for _op in (quantize_13, quantize_19, quantize_21, quantize_23):
     _op.shape_rule(_quantize_type, rankless=True)
 
@@ -238,7 +239,7 @@ for _op in (dequantize_13, dequantize_21, dequantize_23):  # for the reasons abo
 
 @op("DynamicQuantizeLinear", since=11, host=True)
 def dynamic_quantize(x, /):
-    """Quantize x (*D) over the range it spans, 0 included -> y (*D), scale (), zero point (), all of uint8."""
+    """Quantize x (*D) over its range with 0 -> uint8 y (*D), scale (), uint8 zero point ()."""
     xp = namespace(x)
     low, high = xp.min(x, initial=0).astype(x.dtype), xp.max(x, initial=0).astype(x.dtype)
     span = xp.where(high == low, xp.ones_like(low), high - low)

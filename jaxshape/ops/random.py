@@ -1,15 +1,11 @@
 """Random tensors: normal, uniform, Bernoulli, multinomial.
 
 Reproducible: a `seed` gives the same stream at each run, on every device. A node without one takes
-the next key of the stream that `using_key` sets; outside of it, the key 0.
+the next key of the stream under way (`_random.py`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-from collections.abc import Iterator
-from contextvars import ContextVar
 from typing import Any
 
 import jax
@@ -19,29 +15,17 @@ import numpy as np
 from .._device import canonical
 from .._error import ShapeError
 from .._op import op
+from .._random import next_key
 from .._value import TensorType
 from ._agree import ranked, wide
 from ._static import dtype_of
-
-_stream: ContextVar[Iterator[Any] | None] = ContextVar("stream", default=None)
-
-
-@contextlib.contextmanager
-def using_key(key: Any) -> Iterator[None]:
-    """Let nodes without a seed draw from this key, each its own numbers, in the order they run."""
-    token = _stream.set(jax.random.fold_in(key, i) for i in itertools.count())
-    try:
-        yield
-    finally:
-        _stream.reset(token)
 
 
 def key_of(seed: float | None) -> Any:
     """The key of a node: from its seed, bit by bit, or the next one of the stream."""
     if seed is not None:
         return jax.random.key(int(np.float32(seed).view(np.uint32)))
-    stream = _stream.get()
-    return jax.random.key(0) if stream is None else next(stream)
+    return next_key()
 
 
 def floating(code: int | None, default: Any = None) -> np.dtype:

@@ -1,14 +1,14 @@
 """Resize and Upsample: resampling along each axis in turn.
 
-Invariant: one function, `resized`, says which size each axis gets; the lowerings compute with it and
-the shape rules answer by it. A size is the one asked for, or the old one times a float32 factor,
-rounded down from what float32 gives.
+Invariant: one function, `resized`, says which size each axis gets; the lowerings compute with it
+and the shape rules answer by it. A size is the one asked for, or the old one times a float32
+factor, rounded down from what float32 gives.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -16,12 +16,13 @@ import numpy as np
 
 from .._dim import Dim, maximum, minimum
 from .._error import ShapeError
-from .._facts import at_least, count
+from .._facts import at_least, count, same
 from .._host import is_host, namespace
 from .._op import Static, op
 from .._rational import CHECKED
 from .._symbol import hostdims
 from .._value import TensorType
+from ._agree import ranked
 from ._axes import axes_in, counted, exported
 from ._numeric import FLOAT32
 from ._resample import (
@@ -39,13 +40,13 @@ from ._resample import (
 _PICKS = {"stretch": None, "not_larger": minimum, "not_smaller": maximum}
 
 
-# sizes ----------------------------------------------------------------------------------------------
+# sizes --------------------------------------------------------------------------------------------
 
 
 def resized(
     shape: Any, axes: Sequence[int], scales: Any, sizes: Any, policy: str = "stretch"
 ) -> dict[int, Any]:
-    """The new size of each of these axes of `shape`; scales and sizes are lists, None in them is unknown."""
+    """The new size of each of these axes, by scales or sizes for them; None is an unknown one."""
     if sizes is None:
         return {i: _scaled(i, shape[i], s) for i, s in zip(axes, scales, strict=True)}
     pick = _PICKS[policy]
@@ -87,7 +88,7 @@ def _scaled(i: int, n: Any, scale: Any) -> Any:
 
 @functools.cache
 def _simple(scale: float) -> Fraction | None:
-    """The simple fraction whose products round down as those of the float32 scale, at every size."""
+    """The simple fraction whose products round down as the float32 scale's, at every size."""
     sizes = np.arange(CHECKED + 1)
     products = np.floor(sizes.astype(FLOAT32) * FLOAT32.type(scale))
     for limit in (100, 4096):
@@ -98,65 +99,59 @@ def _simple(scale: float) -> Fraction | None:
     return None
 
 
-def _listed(name: str, operand: Any, axes: Sequence[int]) -> list[Any] | None:
-    """The elements of an operand that has one for each axis; None where it is absent or, which means the same, empty."""
+def _listed(name: str, operand: Any, n: int) -> list[Any] | None:
+    """The elements of an operand with one for each of n axes; None where it is absent or empty."""
     if operand is None or operand.shape == (0,):
         return None
-    length = operand.shape[0] if operand.shape else 1
-    if len(operand.shape) != 1 or isinstance(length, int) and length != len(axes):
-        raise ShapeError(
-            f"{name} has shape {tuple(operand.shape)}, wants ({len(axes)},): one for each axis"
-        )
-    return operand.tolist() if is_host(operand) else [None] * len(axes)
+    if operand.shape is not None:
+        ranked(name, operand.shape, 1)
+        same(operand.shape[0], n, f"the elements of {name}, one for each axis")
+    return operand.tolist() if is_host(operand) else [None] * n
 
 
 def _operands(rank: int, axes: Any, scales: Any, sizes: Any) -> tuple[Any, Any, Any]:
     """The axes to change, and the scales or the sizes for them."""
     axes = tuple(range(rank)) if axes is None else axes_in(axes, rank)
-    scales, sizes = _listed("scales", scales, axes), _listed("sizes", sizes, axes)
+    scales, sizes = (_listed(n, o, len(axes)) for n, o in (("scales", scales), ("sizes", sizes)))
     if (scales is None) == (sizes is None):
-        raise ShapeError(
-            f"wants one of scales and sizes, {'none' if sizes is None else 'both'} are given"
-        )
+        came = "none" if sizes is None else "both"
+        raise ShapeError(f"wants one of scales and sizes, {came} are given")
     return axes, scales, sizes
+
+
+def _among(name: str, value: str, known: Iterable[str]) -> None:
+    if value not in known:
+        raise ShapeError(f"{name} is {value!r}, wants one of {', '.join(known)}")
+
+
+def _check(how: Filter, mode: str, policy: str = "stretch") -> None:
+    _among("mode", how.mode, MODES)
+    _among("nearest_mode", how.nearest_mode, NEAREST)
+    _among("coordinate_transformation_mode", mode, COORDINATES)
+    _among("keep_aspect_ratio_policy", policy, _PICKS)
 
 
 def _type(x: Any, axes: Any, scales: Any, sizes: Any, policy: str = "stretch") -> TensorType:
     """The type of x (*D) resized."""
     shape = x.shape
-    if policy not in _PICKS:
-        raise ShapeError(
-            f"keep_aspect_ratio_policy is {policy!r}, wants one of {', '.join(_PICKS)}"
-        )
     if shape is None:
-        lengths = [
-            o.shape[0] for o in (scales, sizes) if o is not None and o.shape and o.shape != (0,)
-        ]
-        if axes is not None or not lengths or not isinstance(lengths[0], int):
+        given = [o.shape for o in (scales, sizes) if o is not None and o.shape not in (None, (0,))]
+        if axes is not None or not given or not isinstance(given[0][0], int):
             return TensorType(x.dtype, None)
-        shape = tuple([count(f"Resize_size{i}") for i in range(lengths[0])])
-        scales = (
-            None if scales is None or scales.shape == (0,) else TensorType("float32", scales.shape)
-        )
+        shape = tuple([count(f"Resize_from{i}") for i in range(given[0][0])])
     axes, scales, sizes = _operands(len(shape), axes, scales, sizes)
     new = resized(shape, axes, scales, sizes, policy)
     return TensorType(x.dtype, tuple([new.get(i, d) for i, d in enumerate(shape)]))
 
 
-# values ---------------------------------------------------------------------------------------------
+# values -------------------------------------------------------------------------------------------
 
 
 def _resize(
     x, axes, scales, sizes, how: Filter, mode, roi=None, policy="stretch", extrapolation_value=0.0
 ):
     """x (*D) resampled along axes."""
-    for what, value, known in (
-        ("mode", how.mode, MODES),
-        ("coordinate_transformation_mode", mode, COORDINATES),
-        ("nearest_mode", how.nearest_mode, NEAREST),
-    ):
-        if value not in known:
-            raise ShapeError(f"{what} is {value!r}, wants one of {', '.join(known)}")
+    _check(how, mode, policy)
     xp, dtype, shape = namespace(x), x.dtype, hostdims(x.shape)
     axes, scales, sizes = _operands(len(shape), axes, scales, sizes)
     new = resized(shape, axes, scales, sizes, policy)
@@ -166,9 +161,8 @@ def _resize(
         x = x.astype(working(dtype))
     roi = _region(roi, axes) if mode == "tf_crop_and_resize" else {}
     for axis, a in _steps(shape, axes, new, scales, sizes, policy, roi):
-        if a.n is a.out or a.n == a.out and isinstance(a.n, int):
-            if number(a.scale) == 1 and (a.start, a.end) == (0, 1):
-                continue
+        if _unchanged(a):
+            continue
         where = coordinates(a, mode)
         x = resample(x, axis, a, where, how)
         if mode == "tf_crop_and_resize":
@@ -176,6 +170,12 @@ def _resize(
             outside = outside.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
             x = xp.where(outside, xp.asarray(extrapolation_value, x.dtype), x)
     return _narrowed(x, dtype)
+
+
+def _unchanged(a: Axis) -> bool:
+    kept = a.n is a.out or isinstance(a.n, int) and a.n == a.out
+    whole = a.width is a.out or isinstance(a.scale, np.generic) and a.scale == 1
+    return kept and whole and (a.start, a.end) == (0, 1)
 
 
 def _steps(shape, axes, new, scales, sizes, policy, roi):
@@ -219,63 +219,38 @@ def _narrowed(x, dtype):
     return x.astype(dtype)
 
 
-# operators ------------------------------------------------------------------------------------------
+# operators ----------------------------------------------------------------------------------------
 
 
-def _bilinear(mode: str) -> str:
-    return "linear" if mode in ("bilinear", "trilinear") else mode
-
-
-def _upsample(x, scales, mode):
-    return _resize(x, None, scales, None, Filter(_bilinear(mode), "floor"), "asymmetric")
+def _upsampling(mode: str, nearest_mode: str = "floor") -> Filter:
+    return Filter("linear" if mode in ("bilinear", "trilinear") else mode, nearest_mode)
 
 
 @op("Upsample", since=1, host=True)
 def upsample_1(x, /, *, height_scale, width_scale, mode="nearest"):
     """Enlarge x (N, C, H, W) -> (N, C, H', W')."""
-    return _upsample(x, _image_scales(x, height_scale, width_scale), mode)
-
-
-def _image_scales(x, height_scale, width_scale):
-    if x.shape is not None and len(x.shape) != 4:
-        raise ShapeError(f"x has rank {len(x.shape)}, wants 4")
-    return np.array([1, 1, height_scale, width_scale], np.float32)
-
-
-@upsample_1.shape_rule(rankless=True)  # because floor(size * scale) is float32 arithmetic
-def _(x, /, *, height_scale, width_scale, mode="nearest"):
-    return _type(x, None, _image_scales(x, height_scale, width_scale), None)
+    ranked("X", x.shape, 4)
+    scales = np.array([1, 1, height_scale, width_scale], np.float32)
+    return _resize(x, None, scales, None, _upsampling(mode), "asymmetric")
 
 
 @op("Upsample", since=7, host=True)
 def upsample_7(x, /, *, scales, mode="nearest"):
     """Enlarge x (*D) by a factor for each axis -> (*D')."""
-    return _upsample(x, np.array(scales, np.float32), mode)
-
-
-@upsample_7.shape_rule(rankless=True)  # because floor(size * scale) is float32 arithmetic
-def _(x, /, *, scales, mode="nearest"):
-    return _type(x, None, np.array(scales, np.float32), None)
+    scales = np.array(scales, np.float32)
+    return _resize(x, None, scales, None, _upsampling(mode), "asymmetric")
 
 
 @op("Upsample", since=9, host=True)
 def upsample_9(x, scales: Static, /, *, mode="nearest"):
     """Enlarge x (*D) by scales (rank,) -> (*D')."""
-    return _upsample(x, scales, mode)
+    return _resize(x, None, scales, None, _upsampling(mode), "asymmetric")
 
 
 @op("Resize", since=10, host=True)
 def resize_10(x, scales: Static, /, *, mode="nearest"):
-    """Resample x (*D) by scales (rank,) -> (*D'); the nearest pixel is the next one where an axis shrinks."""
-    return _resize(x, None, scales, None, Filter(_bilinear(mode), "simple"), "asymmetric")
-
-
-def _by_scales(x, scales, /, *, mode="nearest"):
-    return _type(x, None, scales, None)
-
-
-for _op in (upsample_9, resize_10):
-    _op.shape_rule(_by_scales, rankless=True)  # because the content of scales decides the shape
+    """Resample x (*D) by scales (rank,) -> (*D'); where an axis shrinks, nearest is next."""
+    return _resize(x, None, scales, None, _upsampling(mode, "simple"), "asymmetric")
 
 
 @op("Resize", since=11, host=True)
@@ -290,11 +265,6 @@ def resize_11(
         x, None, scales, sizes, how, coordinate_transformation_mode, roi,
         extrapolation_value=extrapolation_value,
     )  # fmt: skip
-
-
-@resize_11.shape_rule(rankless=True)  # because the contents of scales and sizes decide the shape
-def _(x, roi, scales, sizes=None, /, **_):
-    return _type(x, None, scales, sizes)
 
 
 @op("Resize", since=13, host=True)
@@ -326,11 +296,38 @@ def resize_18(
     )  # fmt: skip
 
 
+# Rules, because the contents of scales and sizes decide the shape, and floor(size * scale) is that
+# of float32 arithmetic.
+
+
+@upsample_1.shape_rule(rankless=True)
+def _(x, /, *, height_scale, width_scale, mode="nearest"):
+    ranked("X", x.shape, 4)
+    return _upsampled(x, np.array([1, 1, height_scale, width_scale], np.float32), mode=mode)
+
+
+@upsample_7.shape_rule(rankless=True)
+def _(x, /, *, scales, mode="nearest"):
+    return _upsampled(x, np.array(scales, np.float32), mode=mode)
+
+
+def _upsampled(x, scales, /, *, mode="nearest"):
+    _check(_upsampling(mode), "asymmetric")
+    return _type(x, None, scales, None)
+
+
+for _op in (upsample_9, resize_10):
+    _op.shape_rule(_upsampled, rankless=True)
+
+
 def _resize_type(
-    x, roi=None, scales=None, sizes=None, /, *, axes=None, keep_aspect_ratio_policy="stretch", **_
-):
+    x, roi=None, scales=None, sizes=None, /, *,
+    axes=None, coordinate_transformation_mode="half_pixel", keep_aspect_ratio_policy="stretch",
+    mode="nearest", nearest_mode="floor", **_,
+):  # fmt: skip
+    _check(Filter(mode, nearest_mode), coordinate_transformation_mode, keep_aspect_ratio_policy)
     return _type(x, axes, scales, sizes, keep_aspect_ratio_policy)
 
 
-for _op in (resize_13, resize_18):
-    _op.shape_rule(_resize_type, rankless=True)  # because scales and sizes decide the shape
+for _op in (resize_11, resize_13, resize_18):
+    _op.shape_rule(_resize_type, rankless=True)

@@ -17,7 +17,7 @@ from jax import lax
 
 from .._error import ShapeError
 from .._facts import count, same
-from .._host import namespace
+from .._host import is_host, namespace
 from .._op import op
 from .._symbol import hostdims
 from .._value import TensorType
@@ -31,8 +31,8 @@ def max_roi_pool(x, rois, /, *, pooled_shape, spatial_scale=1.0):
     A region is a batch index and the pixels x1, y1, x2, y2, both ends in it; an empty bin is 0.
     """
     shape = _pooled(x, rois, pooled_shape)
-    xp = namespace(x, rois)
-    real = wide(x.dtype)
+    xp, real = namespace(x, rois), wide(x.dtype)
+    x = xp.asarray(x)
     corners = rois[:, 1:].astype(real) * np.array(spatial_scale, real)
     corners = xp.sign(corners) * xp.floor(abs(corners) + np.array(0.5, real))  # halves away from 0
     low = np.array(-np.inf, x.dtype)
@@ -108,7 +108,8 @@ def roi_align_16(
         length = corners[:, start + 2] - corners[:, start]
         step = (length if half else xp.maximum(length, np.ones((), real))) / np.array(n, real)
         grid = xp.ceil(xp.maximum(step, np.zeros((), real)))
-        most.append(sampling_ratio or xp.max(grid, initial=0).astype(np.int32))
+        largest = xp.max(grid, initial=0).astype(np.int32)
+        most.append(sampling_ratio or (int(largest) if is_host(largest) else largest))
         axes.append(
             (
                 corners[:, start],
@@ -120,7 +121,7 @@ def roi_align_16(
     if mode.lower() == "max":
         y = _greatest(bins, most, batch_indices, image, axes)
     else:
-        total = _total if sampling_ratio or xp is np else _open_total
+        total = _total if isinstance(most[0], int) else _open_total
         size = axes[0][2] * axes[1][2]
         y = total(bins, most, batch_indices, image, axes) / xp.maximum(size, 1).reshape(-1, 1, 1, 1)
     return xp.moveaxis(y, 3, 1).astype(x.dtype)

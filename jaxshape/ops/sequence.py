@@ -26,7 +26,9 @@ from ._static import dtype_of
 def _opened(elem: Any) -> Any:
     """The type of one element: each size in which elements differ is one of its own."""
     if isinstance(elem, TensorType) and elem.shape is not None and None in elem.shape:
-        return TensorType(elem.dtype, tuple(_facts.count("element_size") if d is None else d for d in elem.shape))
+        return TensorType(
+            elem.dtype, tuple(_facts.count("element_size") if d is None else d for d in elem.shape)
+        )
     return UNKNOWN if elem is None else elem
 
 
@@ -51,9 +53,13 @@ def _known(position: Any) -> bool:
 
 
 def _one_dtype(values: Any) -> None:
-    dtypes = {t.dtype for v in values if isinstance(t := type_of(v), TensorType) and t.dtype is not None}
+    dtypes = {
+        t.dtype for v in values if isinstance(t := type_of(v), TensorType) and t.dtype is not None
+    }
     if len(dtypes) > 1:
-        raise ShapeError(f"the elements have dtypes {', '.join(sorted(map(dtype_name, dtypes)))}, want one")
+        raise ShapeError(
+            f"the elements have dtypes {', '.join(sorted(map(dtype_name, dtypes)))}, want one"
+        )
 
 
 @op("SequenceConstruct", since=11, host=True)
@@ -69,14 +75,14 @@ def _(*inputs):
 
 
 @op("SequenceEmpty", since=11, host=True)
-def sequence_empty(*, dtype=1):
+def sequence_empty(*, dtype=None):
     """Make a sequence of no elements."""
     return []
 
 
 @sequence_empty.shape_rule  # because the element type comes from an attribute alone
-def _(*, dtype=1):
-    return SequenceType(TensorType(dtype_of(dtype), None), 0)
+def _(*, dtype=None):
+    return SequenceType(TensorType(dtype_of(dtype, np.float32), None), 0)
 
 
 @op("SequenceAt", since=11, host=True)
@@ -111,7 +117,9 @@ def _(input_sequence, tensor, position=None, /):
     if not isinstance(seq, SequenceType):
         return SequenceType(None, None)
     _one_dtype([seq.elem, tensor])
-    return SequenceType(elem_join(seq.elem, elem_type(tensor)), None if seq.length is None else seq.length + 1)
+    return SequenceType(
+        elem_join(seq.elem, elem_type(tensor)), None if seq.length is None else seq.length + 1
+    )
 
 
 @op("SequenceErase", since=11, host=True)
@@ -193,7 +201,11 @@ def _(input, split=None, /, *, axis=0, keepdims=1):
             parts = [TensorType(input.dtype, p.shape[:axis] + p.shape[axis + 1 :]) for p in parts]
         return parts or SequenceType(part(0), 0)
     if split is None:
-        one = part(1) if keepdims else TensorType(input.dtype, input.shape[:axis] + input.shape[axis + 1 :])
+        one = (
+            part(1)
+            if keepdims
+            else TensorType(input.dtype, input.shape[:axis] + input.shape[axis + 1 :])
+        )
         return SequenceType(one, n)
     if not is_host(split):
         return SequenceType(part(None), split.shape[0] if split.shape else None)
@@ -227,7 +239,11 @@ def _(input_sequence, /, *, axis, new_axis=0):
         raise ShapeError(f"axis {axis} is out of range for rank {rank}")
     axis %= rank
     rest = list(elem.shape) if new_axis else [d for i, d in enumerate(elem.shape) if i != axis]
-    columns = [[p.shape[i] for p in parts] for i in range(len(elem.shape)) if new_axis or i != axis] if parts else []
+    columns = (
+        [[p.shape[i] for p in parts] for i in range(len(elem.shape)) if new_axis or i != axis]
+        if parts
+        else []
+    )
     for i, column in enumerate(columns):  # what is joined must agree in the other sizes
         for d in column:
             rest[i] = d if rest[i] is None else _facts.same(rest[i], d, "the other sizes")
@@ -258,8 +274,10 @@ def _(input_sequence, /, *additional_inputs, body):
     if all(isinstance(x, list) for x in lists) and lists:
         return sequence_map.function(input_sequence, *additional_inputs, body=body)
     before = mark()
-    args = [_opened(as_sequence(x).elem) if isinstance(x, (list, SequenceType)) else x
-            for x in (input_sequence, *additional_inputs)]
+    args = [
+        _opened(as_sequence(x).elem) if isinstance(x, (list, SequenceType)) else x
+        for x in (input_sequence, *additional_inputs)
+    ]
     results = body(*args)
     inside = minted_since(before)
     length = getattr(input_sequence, "length", None)
@@ -296,7 +314,9 @@ def optional_has_element_15(input, /):
     return _has(input)
 
 
-optional_has_element_15.shape_rule(_has_rule, rankless=True)  # because an optional is no array for JAX
+optional_has_element_15.shape_rule(
+    _has_rule, rankless=True
+)  # because an optional is no array for JAX
 
 
 @op("OptionalHasElement", since=18, host=True)
@@ -305,7 +325,9 @@ def optional_has_element_18(input=None, /):
     return _has(input)
 
 
-optional_has_element_18.shape_rule(_has_rule, rankless=True)  # because an optional is no array for JAX
+optional_has_element_18.shape_rule(
+    _has_rule, rankless=True
+)  # because an optional is no array for JAX
 
 
 @op("OptionalGetElement", since=15, host=True)
@@ -321,4 +343,3 @@ def _(input, /):
     if isinstance(input, OptionalType):
         return _opened(input.elem)
     return optional_get_element.function(input)
-

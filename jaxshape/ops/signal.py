@@ -22,11 +22,11 @@ from .._value import TensorType
 from ._agree import ranked, wide, written
 from ._static import axis_of, bounded, dtype_of, replaced, scalar, size_of
 
-# DFT ------------------------------------------------------------------------------------------------
+# DFT ----------------------------------------------------------------------------------------------
 
 
-def _dft_shape(shape: Any, n: Any, axis: int, inverse: int, onesided: int) -> tuple[Any, tuple[Any, ...]]:
-    """The number of points, and the shape of the transform of (*D, 1 or 2) along an axis of D."""
+def _dft_shape(shape: Any, n: Any, axis: int, inverse: int, onesided: int) -> tuple[Any, ...]:
+    """The shape of the transform of (*D, 1 or 2) along an axis of D, to n points if not None."""
     ranked("input", shape, least=2)
     axis, parts = axis_of(axis, len(shape)), shape[-1]
     if axis == len(shape) - 1:
@@ -34,17 +34,22 @@ def _dft_shape(shape: Any, n: Any, axis: int, inverse: int, onesided: int) -> tu
     if isinstance(parts, int) and parts not in (1, 2):
         raise ShapeError(f"the last axis of {written(shape)} wants 1 (real) or 2 (complex numbers)")
     if onesided:
-        same(parts, 2 if inverse else 1, f"the parts of {written(shape)}, one-sided{' inverse' * inverse}")
+        same(
+            parts,
+            2 if inverse else 1,
+            f"the parts of {written(shape)}, one-sided{' inverse' * inverse}",
+        )
     d = shape[axis]
     n = n if n is not None else 2 * (d - 1) if inverse and onesided else d
     least(n, 1, "the length of the transform")
     points = n // 2 + 1 if onesided and not inverse else n
-    return n, (*replaced(shape[:-1], axis, points), 1 if onesided and inverse else 2)
+    return (*replaced(shape[:-1], axis, points), 1 if onesided and inverse else 2)
 
 
 def _transform(x: Any, n: Any, axis: int, inverse: int = 0, onesided: int = 0) -> Any:
-    """Transform x (..., d, ..., 1 or 2) to n points along an axis counted from the front."""
-    xp, dtype, n = namespace(x), x.dtype, to_export(n)
+    """Transform x (..., d, ..., 1 or 2) along an axis counted from the front, to n points or d."""
+    xp, dtype = namespace(x), x.dtype
+    n = None if n is None else to_export(n)
     x = x.astype(wide(dtype))
     if x.shape[-1] == 1:
         # in JAX's float32 too much is left where a sum should cancel
@@ -59,26 +64,26 @@ def _transform(x: Any, n: Any, axis: int, inverse: int = 0, onesided: int = 0) -
         y = xp.fft.rfft(z, n, axis)
     else:
         y = xp.fft.fft(z, n, axis)
-        y = y[(slice(None),) * axis + (slice(n // 2 + 1),)] if onesided else y
+        y = y[(slice(None),) * axis + (slice(y.shape[axis] // 2 + 1),)] if onesided else y
     return xp.stack([y.real, y.imag], -1).astype(dtype)
 
 
 def _dft(x, dft_length, axis, inverse, onesided):
     length = None if dft_length is None else size_of(dft_length, "dft_length", "DFT_length")
-    n, _ = _dft_shape(hostdims(x.shape), length, axis, inverse, onesided)
-    return _transform(x, n, axis_of(axis, x.ndim), inverse, onesided)
+    _dft_shape(hostdims(x.shape), length, axis, inverse, onesided)
+    return _transform(x, length, axis_of(axis, x.ndim), inverse, onesided)
 
 
 def _dft_type(x, dft_length, axis, inverse, onesided):
     length = None if dft_length is None else size_of(dft_length, "dft_length", "DFT_length")
-    return TensorType(x.dtype, _dft_shape(x.shape, length, axis, inverse, onesided)[1])
+    return TensorType(x.dtype, _dft_shape(x.shape, length, axis, inverse, onesided))
 
 
 @op("DFT", since=17, host=True)
 def dft_17(x, dft_length: Static = None, /, *, axis=1, inverse=0, onesided=0):
     """Transform x (..., d, ..., 1 or 2) along axis -> (..., n, ..., 2), n being dft_length () or d.
 
-    One-sided: n//2 + 1 points of a real x, or inversely the n reals (..., n, ..., 1) behind these points.
+    One-sided: n//2 + 1 points of a real x, or inversely the reals (..., n, ..., 1) behind them.
     """
     return _dft(x, dft_length, axis, inverse, onesided)
 
@@ -90,7 +95,7 @@ def _(x, dft_length=None, /, *, axis=1, inverse=0, onesided=0):
 
 @op("DFT", since=20, host=True)
 def dft_20(x, dft_length: Static = None, axis: Static = None, /, *, inverse=0, onesided=0):
-    """Transform x (..., d, ..., 1 or 2) along axis () -> (..., n, ..., 2), as before; axis is -2 by default."""
+    """Transform x (..., d, ..., 1 or 2) along axis () or -2 -> (..., n, ..., 2), as before."""
     axis = -2 if axis is None else scalar(axis, "axis")
     return _dft(x, dft_length, axis, inverse, onesided)
 
@@ -107,11 +112,11 @@ def _(x, dft_length=None, axis=None, /, *, inverse=0, onesided=0):
     return _dft_type(x, dft_length, axis, inverse, onesided)
 
 
-# STFT -----------------------------------------------------------------------------------------------
+# STFT ---------------------------------------------------------------------------------------------
 
 
 def _frames(shape: Any, step: Any, window: Any, length: Any) -> tuple[Any, Any]:
-    """How many frames a signal (N, L, 1 or 2) has, and the size of each; a step or length of None is unknown."""
+    """How many frames a signal (N, L, 1 or 2) has, and their size; None is an unknown operand."""
     ranked("signal", shape, 3)
     if isinstance(shape[2], int) and shape[2] not in (1, 2):
         raise ShapeError(f"the last axis of {written(shape)} wants 1 (real) or 2 (complex numbers)")
@@ -137,7 +142,10 @@ def _length(operand: Any, window: Any, signal: Any) -> Any:
 
 @op("STFT", since=17, host=True)
 def stft(signal, frame_step: Static, window=None, frame_length: Static = None, /, *, onesided=1):
-    """Transform frames of signal (N, L, 1 or 2), a step apart, times window (f,) -> (N, frames, f//2 + 1 or f, 2)."""
+    """Transform frames of signal (N, L, 1 or 2), times window (f,) -> (N, frames, points, 2).
+
+    Frames of size f start a step apart; one-sided there are f//2 + 1 points, else f.
+    """
     xp, shape = namespace(signal), hostdims(signal.shape)
     step = scalar(frame_step, "frame_step")
     frames, f = _frames(shape, step, window, _length(frame_length, window, shape[1]))
@@ -146,7 +154,7 @@ def stft(signal, frame_step: Static, window=None, frame_length: Static = None, /
     x = xp.take(signal, index, axis=1, mode="clip")
     if window is not None:
         x = x * window[:, None]
-    return _transform(x, f, 2, onesided=onesided)
+    return _transform(x, None, 2, onesided=onesided)
 
 
 @stft.shape_rule  # because frame_step and frame_length decide sizes
@@ -157,7 +165,7 @@ def _(signal, frame_step, window=None, frame_length=None, /, *, onesided=1):
     return TensorType(signal.dtype, (signal.shape[0], frames, f // 2 + 1 if onesided else f, 2))
 
 
-# mel scale ------------------------------------------------------------------------------------------
+# mel scale ----------------------------------------------------------------------------------------
 
 
 @op("MelWeightMatrix", since=17, host=True)
@@ -165,7 +173,7 @@ def mel_weight_matrix(
     num_mel_bins: Static, dft_length: Static, sample_rate: Static, lower_edge_hertz: Static,
     upper_edge_hertz: Static, /, *, output_datatype=1,
 ):  # fmt: skip
-    """Weigh the dft_length//2 + 1 bins of a spectrum into mel bins -> (bins, num_mel_bins); all inputs ()."""
+    """Weigh the bins of a spectrum into mel bands -> (dft_length//2 + 1, num_mel_bins)."""
     bands, n = scalar(num_mel_bins, "num_mel_bins"), scalar(dft_length, "dft_length")
     rate = scalar(sample_rate, "sample_rate")
     edges = [scalar(e.astype(np.float64), "an edge") for e in (lower_edge_hertz, upper_edge_hertz)]

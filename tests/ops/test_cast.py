@@ -111,7 +111,7 @@ def test_bitcast(x, to, wanted):
         ("Cast", ["float32[N]"], {"to": 99}, "99 is not a data type"),
         (
             "Cast",
-            [np.ones(2, F)],
+            ["float32[N]"],
             {"to": code(E8M0), "round_mode": "odd"},
             "'odd', wants up, down or nearest",
         ),

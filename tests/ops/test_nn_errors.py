@@ -157,7 +157,7 @@ ERRORS = [
     bad("Col2Im", 18, "float32[N, 31, 12]", IM, BL, says="31|6"),
     bad("Col2Im", 18, "float32[N, 30, 13]", IM, BL, says="13|12"),
     bad("Col2Im", 18, "float32[N, 30, 3, 4]", IM, BL, says="rank|axes|dim"),
-    bad("Col2Im", 18, "float32[N, 30, 12]", np.array([5]), BL, says="image_shape|block_shape"),
+    bad("Col2Im", 18, "float32[N, 30, 12]", np.array([5]), BL, says="image.shape|block.shape"),
     bad("Col2Im", 18, "float32[N, 30, 12]", IM, BL, says="strides", strides=[1]),
     *[
         row

@@ -1,0 +1,33 @@
+"""Keys for random operators that have no seed of their own.
+
+Reproducible: a run draws from one key, a default or the caller's, and each node takes the next of its stream, so that two
+equal nodes are two different values.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import jax
+
+_stream: ContextVar[Iterator[Any] | None] = ContextVar("stream", default=None)
+
+
+@contextlib.contextmanager
+def using_key(key: Any) -> Iterator[None]:
+    """Let nodes without a seed draw from this key, each its own numbers, in the order they run."""
+    token = _stream.set(jax.random.fold_in(key, i) for i in itertools.count())
+    try:
+        yield
+    finally:
+        _stream.reset(token)
+
+
+def next_key() -> Any:
+    """The next key of the stream under way; outside of one, the key 0."""
+    stream = _stream.get()
+    return jax.random.key(0) if stream is None else next(stream)

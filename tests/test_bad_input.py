@@ -1,0 +1,124 @@
+"""What a user may get wrong: each is an error of ours that says what and where, and nothing is written."""
+
+import numpy as np
+import onnx
+import pytest
+from builders import model, node
+from onnx import TensorProto, helper
+
+import jaxshape as js
+
+RELU = 'g (float[N, 3] x) => (float[N, 3] y) { y = Relu (x) }'
+X = np.ones((2, 3), np.float32)
+
+
+def cyclic() -> onnx.ModelProto:
+    nodes = [helper.make_node("Add", ["x", "b"], ["a"]), helper.make_node("Relu", ["a"], ["b"])]
+    graph = helper.make_graph(
+        nodes,
+        "loop",
+        [helper.make_tensor_value_info("x", 1, [2])],
+        [helper.make_tensor_value_info("b", 1, [2])],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+def without_data() -> onnx.ModelProto:
+    m = model("g (float[N, 3] x) => (float[N, k] y) { y = MatMul (x, w) }")
+    tensor = TensorProto(data_type=1, dims=[3, 5], name="w", data_location=TensorProto.EXTERNAL)
+    for key, value in (("location", "absent.bin"), ("offset", "0"), ("length", "60")):
+        tensor.external_data.add(key=key, value=value)
+    m.graph.initializer.append(tensor)
+    return m
+
+
+def opset(version: int) -> onnx.ModelProto:
+    return model(f'<ir_version: 10, opset_import: ["": {version}]> {RELU}')
+
+
+@pytest.mark.parametrize("call", [js.load, js.trace, lambda m: js.run(m, {"x": X}), js.to_jax])
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (b"not a model", "bytes"),
+        (b"", "empty"),
+        (lambda: model(RELU).SerializeToString()[:-7], "cut short|malformed|no ONNX"),
+        ("no_such_file.onnx", "no_such_file.onnx"),
+        (cyclic, "circle.*Relu -> b"),
+        (lambda: opset(999), "999"),
+    ],
+    ids=["garbage", "empty", "truncated", "no file", "cycle", "opset"],
+)
+def test_no_proper_model(call, source, text):
+    with pytest.raises(js.ModelError, match=text):
+        call(source() if callable(source) else source)
+
+
+@pytest.mark.parametrize(
+    ("feed", "kind", "text"),
+    [
+        ({}, js.UnknownValueError, "'x' is missing"),
+        ({"z": X}, js.UnknownValueError, "no input 'z'"),
+        ({"x": X, "z": X}, js.UnknownValueError, "no input 'z'"),
+        ([X, X], js.UnknownValueError, "2 inputs given, the model takes 1"),
+        ({"x": X.astype(np.float64)}, js.ShapeError, "float64.*float32"),
+        ({"x": X[0]}, js.ShapeError, r"shape \(3,\).*N, 3"),
+        ({"x": X[:, :2]}, js.ShapeError, "size 2 along axis 1"),
+        ({"x": None}, js.UnknownValueError, "'x' is missing"),
+        ({"x": "text"}, js.ShapeError, "string"),
+    ],
+)
+def test_wrong_feed(feed, kind, text):
+    with pytest.raises(kind, match=text):
+        js.run(model(RELU), feed)
+    with pytest.raises(kind, match=text):
+        js.InferenceSession(model(RELU)).run(None, feed)
+
+
+def test_sizes_of_one_name_must_agree():
+    m = model("g (float[N] x, float[N] z) => (float[N] y) { y = Add (x, z) }")
+    with pytest.raises(js.ShapeError, match="size 1 along axis 0, but N is 2 in input 'x'"):
+        js.run(m, {"x": np.ones(2, np.float32), "z": np.ones(1, np.float32)})
+
+
+def test_unknown_operator_traces_but_does_not_run():
+    m = node("Mystery", "float32[N, 3]", domain="acme")
+    with pytest.warns(js.JaxshapeWarning, match="acme::Mystery"):
+        traced = js.trace(m)
+    assert traced["y0"].shape is None
+    with pytest.raises(js.UnsupportedError, match="acme::Mystery"):
+        js.trace(m, strict_mode=True)
+    with pytest.raises(js.UnsupportedError, match="acme::Mystery.*jaxshape.op"), pytest.warns(js.JaxshapeWarning):
+        js.run(m, {"x0": X})
+
+
+def test_missing_data_matters_only_when_its_bytes_do(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert str(js.trace(without_data())["y"]) == "float32[N, 5]"
+    with pytest.raises(js.ModelError, match="absent.bin"):
+        js.run(without_data(), {"x": X})
+    with pytest.raises(js.ModelError, match="absent.bin"):
+        js.to_jax(without_data())
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_clash_names_node_and_sizes():
+    m = model("g (float[N, 4] x, float[3, 5] w) => (float[N, 5] y) { [product] y = MatMul (x, w) }")
+    with pytest.raises(js.ShapeError, match="product.*MatMul.*4.*3"):
+        js.trace(m)
+
+
+def test_unknown_names():
+    traced = js.trace(model(RELU))
+    with pytest.raises(js.UnknownValueError, match="'nothing'"):
+        traced["nothing"]
+    with pytest.raises(js.UnknownValueError, match="'M'.*N"):
+        traced.at(M=3)
+    with pytest.raises(js.UnknownValueError, match="'z'"):
+        js.trace(model(RELU), {"z": (1, 2)})
+    with pytest.raises(ValueError, match="N >"):
+        js.trace(model(RELU), requirements=["N >"])
+    with pytest.raises(js.UnknownValueError, match="'y2'"):
+        js.InferenceSession(model(RELU)).run(["y2"], {"x": X})
+    with pytest.raises(js.UnsupportedError, match="tpu9"):
+        js.run(model(RELU), {"x": X}, device="tpu9")
