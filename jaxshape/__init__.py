@@ -1,7 +1,8 @@
 """jaxshape: trace, convert and run ONNX models with JAX.
 
-Every ONNX operator is written once, as a small JAX function. Traced with symbolic sizes it gives shapes; called it gives
-numbers, on CPU or GPU; jitted, differentiated and exported it is what JAX does anyway.
+Every ONNX operator is written once, as a small JAX function. Traced with symbolic sizes it gives
+shapes; called it gives numbers, on CPU or GPU; jitted, differentiated and exported it is what JAX
+does anyway.
 
 Example:
   >>> import onnx.parser, jaxshape as js
@@ -24,6 +25,8 @@ if _TYPE_CHECKING:
     from ._error import ShapeError as ShapeError
     from ._error import UnknownValueError as UnknownValueError
     from ._error import UnsupportedError as UnsupportedError
+    from ._infer import infer_shapes as infer_shapes
+    from ._infer import infer_shapes_path as infer_shapes_path
     from ._model import Model as Model
     from ._model import load as load
     from ._op import Static as Static
@@ -31,8 +34,8 @@ if _TYPE_CHECKING:
     from ._operator import operator as operator
     from ._run import run as run
     from ._session import InferenceSession as InferenceSession
+    from ._sweep import Sweep as Sweep
     from ._trace import Trace as Trace
-    from ._trace import infer_shapes as infer_shapes
     from ._trace import trace as trace
     from ._value import MapType as MapType
     from ._value import OptionalType as OptionalType
@@ -41,7 +44,8 @@ if _TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# where each public name lives: JAX and ONNX are imported when one is first used, not with this package
+# where each public name lives: JAX and ONNX are imported when one is first used, not with this
+# package
 _HOMES = {
     "ShapesContext": "_context",
     "JaxModel": "_convert",
@@ -53,6 +57,8 @@ _HOMES = {
     "ShapeError": "_error",
     "UnknownValueError": "_error",
     "UnsupportedError": "_error",
+    "infer_shapes": "_infer",
+    "infer_shapes_path": "_infer",
     "Model": "_model",
     "load": "_model",
     "Static": "_op",
@@ -60,8 +66,8 @@ _HOMES = {
     "operator": "_operator",
     "run": "_run",
     "InferenceSession": "_session",
+    "Sweep": "_sweep",
     "Trace": "_trace",
-    "infer_shapes": "_trace",
     "trace": "_trace",
     "MapType": "_value",
     "OptionalType": "_value",

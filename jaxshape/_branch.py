@@ -40,7 +40,8 @@ def tentative() -> Iterator[Trial]:
 
 @contextlib.contextmanager
 def branch(condition: Relation | bool | None = None) -> Iterator[None]:
-    """What is demanded inside holds only there, under the condition; raises `ShapeError` where that cannot be.
+    """What is demanded inside holds only there, under the condition; raises `ShapeError` where that
+    cannot be.
 
     Sizes minted inside may leave it.
     """

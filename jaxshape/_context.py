@@ -23,8 +23,9 @@ from ._host import DimArray, is_host, type_of
 from ._interpret import Scope, annotate
 from ._model import node_of
 from ._schema import schema
+from ._simplify import simplified
 from ._tensor import Stored
-from ._tracer import Tracer, simplified
+from ._tracer import Tracer
 from ._value import MapType, OptionalType, SequenceType, TensorType
 
 _KINDS: dict[str, tuple[type, ...]] = {

@@ -1,8 +1,9 @@
 """Conversion: an ONNX model as a JAX function with a pytree of parameters.
 
-A `JaxModel` is called like a function and passes through `jit`, `grad`, `vmap` and `scan` as a pytree whose leaves are
-the model's float parameters under their ONNX names. It interprets the graph with the caller's tracers, so new input
-shapes need no reconversion, and it follows the caller's precision settings instead of changing them.
+A `JaxModel` is called like a function and passes through `jit`, `grad`, `vmap` and `scan` as a
+pytree whose leaves are the model's float parameters under their ONNX names. It interprets the graph
+with the caller's tracers, so new input shapes need no reconversion, and it follows the caller's
+precision settings instead of changing them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ LARGE = 1024  # elements: integer arrays above this are arguments of jit, not co
 
 
 class _Static:
-    """What is not a leaf: the model and where its parameters lie. Compared by identity, as a jit key wants it."""
+    """What is not a leaf: the model and where its parameters lie. Compared by identity, as a jit
+    key wants it.
+    """
 
     def __init__(self, model: Model, places: dict[str, Stored], buffers: dict[str, Stored]):
         self.model, self.places, self.buffers = model, places, buffers
@@ -54,9 +57,9 @@ class _Static:
 class JaxModel:
     """An ONNX model as a JAX function; made by `to_jax`.
 
-    A pytree: its leaves are `params`, the float parameters by ONNX name. `f(x)` computes with them, `f.apply(params, x)`
-    with others. Inputs go by position, in the model's order, or by name; one output comes as an array, several as a
-    tuple. `buffers` are its large integer arrays.
+    A pytree: its leaves are `params`, the float parameters by ONNX name. `f(x)` computes with them,
+    `f.apply(params, x)` with others. Inputs go by position, in the model's order, or by name; one
+    output comes as an array, several as a tuple. `buffers` are its large integer arrays.
     """
 
     def __init__(self, params: dict[str, Any], static: _Static):
@@ -93,8 +96,10 @@ class JaxModel:
         """The model's outputs with these parameters.
 
         Raises:
-          UnknownValueError: an input or parameter that the model does not have, or one that is missing.
-          UnsupportedError: what JAX cannot express with the sizes at hand; names the node and what to do.
+          UnknownValueError: an input or parameter that the model does not have, or one that is
+            missing.
+          UnsupportedError: what JAX cannot express with the sizes at hand; names the node and what
+            to do.
         """
         static = self._static
         inputs = self._bind(args, kwargs)
@@ -176,7 +181,9 @@ def is_parameter(stored: Stored) -> bool:
 
 
 def _tensors(graph: Graph, path: str) -> Iterator[tuple[str, Stored]]:
-    """Every stored tensor of a graph and its subgraphs with its name, prefixed by the node inside of subgraphs."""
+    """Every stored tensor of a graph and its subgraphs with its name, prefixed by the node inside
+    of subgraphs.
+    """
     for name, stored in graph.initializers.items():
         yield path + name, stored
     for node in graph.nodes:
@@ -196,7 +203,9 @@ def _used_statically(
     scope = Scope(model, model.opsets)
     for node in graph.nodes:
         if not node.inputs:
-            known.update({node.outputs[0]: v for v in node.attrs.values() if isinstance(v, Stored)})
+            for value in node.attrs.values():
+                if isinstance(value, Stored):
+                    known[node.outputs[0]] = value
         found = lowering(node, scope)
         for i, name in enumerate(node.inputs):
             if name in known and isinstance(found, Op) and found.is_static(i):

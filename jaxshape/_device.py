@@ -1,7 +1,8 @@
 """The one way by which host arrays reach the device.
 
-Under a caller that has not enabled 64-bit types JAX has no int64 and no float64: an int64 saturates (2**63 - 1, "to the
-end", must not wrap to -1) and a float64 narrows, with one warning. Nothing here changes a setting of JAX.
+Under a caller that has not enabled 64-bit types JAX has no int64 and no float64: an int64 saturates
+(2**63 - 1, "to the end", must not wrap to -1) and a float64 narrows, with one warning. Nothing here
+changes a setting of JAX.
 """
 
 from __future__ import annotations
@@ -14,13 +15,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._error import JaxshapeWarning
-from ._host import DimArray
+from ._host import DimArray, namespace
 
 _NARROW = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}
 
 
-def canonical(dtype: Any) -> np.dtype:
-    """The dtype that JAX uses for this one under the caller's setting: int64 is int32 without x64."""
+def canonical(dtype: Any, *arrays: Any) -> np.dtype:
+    """The dtype that JAX uses for this one under the caller's setting: int64 is int32 without x64.
+
+    On the host nothing is narrowed: where `arrays` are given and all of them are host arrays, it is
+    the dtype itself.
+    """
+    if arrays and namespace(*arrays) is np:
+        return np.dtype(dtype)
     return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
 
 

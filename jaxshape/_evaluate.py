@@ -95,19 +95,57 @@ def at(d: Scalar, values: Mapping[Atom, Any], greatest: Any = None, smallest: An
     needed), or neither.
     """
     if any(isinstance(v, np.ndarray) for v in values.values()):
-        peak: dict[Any, int] = {}
-        most = {a: _peak(v) for a, v in values.items()}
-        exact = magnitude(d, most, peak) < _SAFE and max(peak.values(), default=0) < _SAFE
+        met: dict[Any, int] = {}
+        most = {a: peak(v) for a, v in values.items()}
+        exact = magnitude(d, most, met) < _SAFE and max(met.values(), default=0) < _SAFE
         dtype = np.int64 if exact else object
         values = {a: v.astype(dtype) if isinstance(v, np.ndarray) else v for a, v in values.items()}
     memo: dict[Any, Any] = dict(values)
     return _value(d, memo, greatest, smallest)
 
 
-def _peak(v: Any) -> int:
+class Evaluator:
+    """Many formulas at the same arrays: what they have in common is computed once.
+
+    Call it with a formula for what `evaluate` gives.
+    """
+
+    def __init__(self, env: Mapping[str, Any]):
+        self._env = dict(env)
+        self._peaks = {name: peak(v) for name, v in self._env.items()}
+        self._memos: dict[Any, dict[Any, Any]] = {np.int64: {}, object: {}}
+
+    def __call__(self, d: Scalar) -> Any:
+        if type(d) is not Dim:
+            return d
+        names = {s._symbol(): s.name for s in d.symbols}
+        met: dict[Any, int] = {}
+        most = {atom: self._peaks[name] for atom, name in names.items()}
+        exact = magnitude(d, most, met) < _SAFE and max(met.values(), default=0) < _SAFE
+        dtype = np.int64 if exact else object
+        memo = self._memos[dtype]
+        for atom, name in names.items():
+            if atom not in memo:
+                memo[atom] = np.asanyarray(self._env[name]).astype(dtype)
+        return _value(d, memo, None, None)
+
+    def set(self, name: str, value: Any) -> None:
+        """Give one more symbol its value."""
+        self._env[name], self._peaks[name] = value, peak(value)
+
+    @property
+    def nbytes(self) -> int:
+        """What it keeps."""
+        kept = [v for memo in self._memos.values() for v in memo.values()]
+        return sum([v.nbytes for v in kept if isinstance(v, np.ndarray)])
+
+
+def peak(v: Any) -> int:
+    """The greatest magnitude in an array, or of a number."""
     if isinstance(v, np.ndarray):
-        return max(abs(int(v.min())), abs(int(v.max()))) if v.size else 0
-    return abs(v)
+        data = np.ma.getdata(v)
+        return max(abs(int(data.min())), abs(int(data.max()))) if data.size else 0
+    return math.ceil(abs(v))
 
 
 def magnitude(d: Scalar, most: Mapping[Atom, int], memo: dict[Any, int]) -> int:

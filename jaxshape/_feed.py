@@ -1,4 +1,4 @@
-"""What the caller feeds to a model, checked against what the model declares, before anything runs."""
+"""What the caller feeds to a model, checked against what the model declares before it runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from ._value import STRING, dtype_name
 
 
 def checked_feed(model: Model, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
-    """The inputs as arrays by name; raises where a name, dtype, rank or size is not what the model declares.
+    """The inputs as arrays by name; raises where a name, dtype, rank or size is not what the model
+    declares.
 
     Equal names of sizes are one size: `x (N, 3)` and `y (N,)` must agree on N.
     """
@@ -63,7 +64,7 @@ def _checked(
     if declared.kind == "sequence":
         if not isinstance(value, (list, tuple)):
             raise ShapeError(
-                f"input {given.name!r} is a sequence: give a list of arrays, not {type(value).__name__}"
+                f"input {given.name!r} is a sequence: give a list, not {type(value).__name__}"
             )
         return [_checked(given, declared.elem or Declared(), v, {}) for v in value]
     if declared.kind == "map" or isinstance(value, dict):
@@ -81,7 +82,7 @@ def _array(given: Input, declared: Declared, value: Any, sizes: dict[str, tuple[
         if hasattr(value, "dtype") or not _lossless(array, declared.dtype):
             wanted = _shown(declared)
             raise ShapeError(
-                f"input {given.name!r} has dtype {dtype_name(array.dtype)}, the model wants {wanted}"
+                f"input {given.name!r} has dtype {dtype_name(array.dtype)}, wants {wanted}"
             )
         array = array.astype(declared.dtype)
     if array.dtype == STRING and not isinstance(array, np.ndarray):
@@ -90,18 +91,19 @@ def _array(given: Input, declared: Declared, value: Any, sizes: dict[str, tuple[
         return array
     if len(array.shape) != len(declared.dims):
         raise ShapeError(
-            f"input {given.name!r} has shape {tuple(array.shape)}, the model wants {_shown(declared)}"
+            f"input {given.name!r} has shape {tuple(array.shape)}, wants {_shown(declared)}"
         )
     for axis, (size, dim) in enumerate(zip(array.shape, declared.dims, strict=True)):
         if isinstance(dim, int) and dim != size:
             raise ShapeError(
-                f"input {given.name!r} has size {size} along axis {axis}, the model wants {_shown(declared)}"
+                f"input {given.name!r} has size {size} along axis {axis}, wants {_shown(declared)}"
             )
         if isinstance(dim, str):
             first, where = sizes.setdefault(dim, (size, given.name))
             if first != size:
                 raise ShapeError(
-                    f"input {given.name!r} has size {size} along axis {axis}, but {dim} is {first} in input {where!r}"
+                    f"input {given.name!r} has size {size} along axis {axis}, "
+                    f"but {dim} is {first} in input {where!r}"
                 )
     return array
 

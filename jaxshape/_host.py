@@ -1,12 +1,13 @@
 """Host arrays whose elements are dims: shape arithmetic as NumPy code.
 
-A `DimArray` stands where a small array's content is a formula in the model's sizes. It answers to NumPy's ufuncs and
-functions, so that one lowering written with `namespace(x)` computes with numbers, with dims, and on a device.
+A `DimArray` stands where a small array's content is a formula in the model's sizes. It answers to
+NumPy's ufuncs and functions, so that one lowering written with `namespace(x)` computes with
+numbers, with dims, and on a device.
 
-Invariant: a DimArray holds at least one symbol (`wrap` gives a plain ndarray otherwise), and each element is what the
-runtime would compute, for every admissible size. What cannot be expressed raises `Undecided`; integers that cannot
-become a fresh unknown integer. Floats are rationals over dims, kept only while the runtime's own rounding provably
-does not show (see `_rational.py`).
+Invariant: a DimArray holds at least one symbol (`wrap` gives a plain ndarray otherwise), and each
+element is what the runtime would compute, for every admissible size. What cannot be expressed
+raises `Undecided`; integers that cannot become a fresh unknown integer. Floats are rationals over
+dims, kept only while the runtime's own rounding provably does not show (see `_rational.py`).
 """
 
 from __future__ import annotations
@@ -354,7 +355,8 @@ def _compare(kind: str) -> Callable[..., Any]:
 
 
 _TO_BOOL = frozenset(
-    "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_not logical_xor".split()
+    "equal not_equal less less_equal greater greater_equal "
+    "logical_and logical_or logical_not logical_xor".split()
 )
 _UFUNCS: dict[str, Callable[..., Any]] = {
     "add": _arithmetic(operator.add),
@@ -399,6 +401,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "size": lambda x: x.size,
 }
 _STRUCTURAL = frozenset(
-    "reshape transpose concatenate take squeeze expand_dims stack broadcast_to tile flip ravel moveaxis swapaxes "
-    "repeat split array_split take_along_axis roll atleast_1d diagonal tril triu delete insert append".split()
+    "reshape transpose concatenate take squeeze expand_dims stack broadcast_to tile flip ravel "
+    "moveaxis swapaxes repeat split array_split take_along_axis roll atleast_1d diagonal tril triu "
+    "delete insert append".split()
 )

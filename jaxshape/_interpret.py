@@ -1,8 +1,9 @@
 """One walk over a graph; what changes is the interpreter.
 
-A graph is walked once, in order. For each node an interpreter's `apply` turns input values into output values: types
-(tracing), arrays (running) or tracers (conversion). Subgraphs reach an operator as `Body` closures over the same walk,
-so that If, Loop and Scan are operators like any other, and function bodies are walked where no lowering exists.
+A graph is walked once, in order. For each node an interpreter's `apply` turns input values into
+output values: types (tracing), arrays (running) or tracers (conversion). Subgraphs reach an
+operator as `Body` closures over the same walk, so that If, Loop and Scan are operators like any
+other, and function bodies are walked where no lowering exists.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ DEPTH = 200  # nested calls and subgraphs: deeper ones are refused, not left to 
 
 
 class Interpreter(Protocol):
-    """What a walk asks for: the values of stored tensors (initializers, attributes) and the outputs of one node."""
+    """What a walk asks for: the values of stored tensors (initializers, attributes) and the outputs
+    of one node.
+    """
 
     def constant(self, stored: Stored) -> Any: ...
 
@@ -114,13 +117,13 @@ class Body:
 def call(
     function: Function, node: Node, inputs: list[Any], scope: Scope, interpreter: Interpreter
 ) -> list[Any]:
-    """Walk a function's body for a node that calls it: a fresh scope, its own opsets, attributes bound."""
+    """Walk a function's body for a node that calls it: a fresh scope, its own opsets, attributes
+    bound.
+    """
     inner = Scope(scope.model, scope.opsets | function.opsets, None, f"{scope.path}{node.label}/")
     inner.depth = scope.depth + 1
     if inner.depth > DEPTH:
-        raise ModelError(
-            f"{node.label}: functions nested more than {DEPTH} deep (does {function.name} call itself?)"
-        )
+        raise ModelError(f"{node.label}: functions nested more than {DEPTH} deep")
     given = [*inputs, *[None] * (len(function.inputs) - len(inputs))]
     inner.values.update(zip(function.inputs, given, strict=False))
     interpreter.walk(bind(function, node), inner, function.outputs)
@@ -128,8 +131,12 @@ def call(
     return [inner[name] for name in function.outputs]
 
 
+@functools.lru_cache(maxsize=4096)
 def bind(function: Function, node: Node) -> tuple[Node, ...]:
-    """A function's nodes with the caller's attributes in the place of references to them."""
+    """A function's nodes with the caller's attributes in the place of references to them.
+
+    Kept, so that plans and memos that know nodes by identity meet the same ones again.
+    """
     if all(n.key is not None for n in function.nodes):
         return function.nodes
     values = {**function.defaults, **node.attrs}
@@ -139,7 +146,9 @@ def bind(function: Function, node: Node) -> tuple[Node, ...]:
 def keywords(
     op: Op, node: Node, inputs: Sequence[Any], scope: Scope, interpreter: Interpreter
 ) -> dict[str, Any]:
-    """A node's attributes as an op's keyword arguments: tensors as arrays, graphs as `Body` closures."""
+    """A node's attributes as an op's keyword arguments: tensors as arrays, graphs as `Body`
+    closures.
+    """
     attributes = {
         name: attribute(value, node, scope, interpreter) for name, value in node.attrs.items()
     }
@@ -163,7 +172,9 @@ def load_ops() -> None:
 
 
 def lowering(node: Node, scope: Scope) -> Op | Function | None:
-    """What computes a node: a model's own function first, then a registered op, then the schema's function body."""
+    """What computes a node: a model's own function first, then a registered op, then the schema's
+    function body.
+    """
     function = scope.model.functions.get((node.domain, node.op_type, node.overload))
     if function is not None:
         return function
@@ -177,7 +188,8 @@ def describe(node: Node, scope: Scope) -> str:
     """How errors name a node: `conv_7 (Conv, opset 22)`, with the path of the graphs around it."""
     domain = f"{node.domain}::" if node.domain else ""
     version = scope.opsets.get(node.domain)
-    return f"{scope.path}{node.label} ({domain}{node.op_type}{f', opset {version}' if version else ''})"
+    opset = f", opset {version}" if version else ""
+    return f"{scope.path}{node.label} ({domain}{node.op_type}{opset})"
 
 
 def annotate(error: Exception, node: Node, scope: Scope) -> JaxshapeError:

@@ -1,9 +1,10 @@
 """Joins and fixpoints: what is known of a value that comes from one of several places.
 
-`join` keeps what both sides agree on and mints a fresh dim, bounded by the two, where they differ. `stable` iterates a
-loop body abstractly, widening each dim that changes to a fresh one, until nothing changes: a dim widens once and a known
-content is given up once, so that it ends. Names minted inside a loop mean the sizes of one round; `rename` gives
-what leaves the loop names of its own, or the final size would be claimed equal to a size in mid-loop.
+`join` keeps what both sides agree on and mints a fresh dim, bounded by the two, where they differ.
+`stable` iterates a loop body abstractly, widening each dim that changes to a fresh one, until
+nothing changes: a dim widens once and a known content is given up once, so that it ends. Names
+minted inside a loop mean the sizes of one round; `rename` gives what leaves the loop names of its
+own, or the final size would be claimed equal to a size in mid-loop.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from ._value import UNKNOWN, OptionalType, SequenceType, TensorType
 
 
 def join(a: Any, b: Any, stem: str = "join") -> Any:
-    """The most that holds of a value which is `a` or `b`; sizes that differ become fresh ones named after `stem`."""
+    """The most that holds of a value which is `a` or `b`; sizes that differ become fresh ones named
+    after `stem`.
+    """
     if a is b:
         return a
     if a is None or b is None:
@@ -91,7 +94,9 @@ def as_sequence(value: Any, length: int | None = None) -> Any:
 
 
 def elem_join(a: Any, b: Any) -> Any:
-    """What holds of elements of either type (None: no element yet): sizes that differ are None, not one fresh size."""
+    """What holds of elements of either type (None: no element yet): sizes that differ are None, not
+    one fresh size.
+    """
     if a is None or b is None or a is b:
         return b if a is None else a
     if isinstance(a, SequenceType) and isinstance(b, SequenceType):
@@ -112,7 +117,9 @@ def elem_type(value: Any) -> Any:
 
 
 def widen(old: Any, new: Any, fresh: set[Any], stem: str) -> Any:
-    """`old` where `new` agrees with it, else wider: differing dims fresh, differing contents unknown."""
+    """`old` where `new` agrees with it, else wider: differing dims fresh, differing contents
+    unknown.
+    """
     if old is new:
         return old
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
@@ -163,8 +170,9 @@ def stable(
 ) -> tuple[Any, Any]:
     """Iterate `step` on abstract values until they no longer change.
 
-    `step(carry)` gives (next carry, other results). Returns the stable carry and the other results at it. What the
-    rounds before demanded of the sizes is dropped: only the last round, which holds for all, counts.
+    `step(carry)` gives (next carry, other results). Returns the stable carry and the other results
+    at it. What the rounds before demanded of the sizes is dropped: only the last round, which holds
+    for all, counts.
     """
     fresh: set[Any] = set()
     carry = list(carry)
@@ -189,7 +197,8 @@ def _alike(a: Any, b: Any) -> bool:
 def rename(
     values: Sequence[Any], mark: frozenset[Any], stem: str, keep: Sequence[Any] = ()
 ) -> list[Any]:
-    """Give sizes minted since `mark` (but for those to `keep`) fresh names: they meant one round of a loop.
+    """Give sizes minted since `mark` (but for those to `keep`) fresh names: they meant one round of
+    a loop.
 
     Contents that mention them are forgotten.
     """
@@ -221,7 +230,9 @@ def _renamed(value: Any, inside: set[Any], stem: str) -> Any:
 
 
 def elem_renamed(t: Any, inside: set[Any]) -> Any:
-    """The type of every element, from that of one: sizes of its own (`inside`) differ from one to the next."""
+    """The type of every element, from that of one: sizes of its own (`inside`) differ from one to
+    the next.
+    """
     if not isinstance(t, TensorType) or t.shape is None:
         return t
     return TensorType(

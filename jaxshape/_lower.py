@@ -1,8 +1,8 @@
 """Calling lowerings on values: the interpreter under `run` and `to_jax`.
 
-Values are host arrays, JAX arrays and tracers. What is known on the host stays there: a node whose inputs are all host
-arrays runs in NumPy where its op can, so that shapes, axes and indices stay numbers under jit. Host arrays reach the
-device through `to_device` only.
+Values are host arrays, JAX arrays and tracers. What is known on the host stays there: a node whose
+inputs are all host arrays runs in NumPy where its op can, so that shapes, axes and indices stay
+numbers under jit. Host arrays reach the device through `to_device` only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from ._value import STRING
 class Lowerer:
     """The interpreter that computes; see `_interpret.Interpreter`.
 
-    `parameters` replaces stored tensors by other arrays, by id of the `Stored`; `watch` sees every value by its path.
+    `parameters` replaces stored tensors by other arrays, by id of the `Stored`; `watch` sees every
+    value by its path.
     """
 
     def __init__(
@@ -76,7 +77,8 @@ class Lowerer:
         if found is None:
             known = ", ".join(sorted(d or "ai.onnx" for d in scope.opsets))
             raise UnsupportedError(
-                f"no such operator is known (the model imports {known}); register it with jaxshape.op"
+                f"no such operator is known (the model imports {known}); "
+                "register it with jaxshape.op"
             )
         return call(found, node, inputs, scope, self)
 
@@ -92,7 +94,7 @@ class Lowerer:
                 elif not is_host(x) and x is not None and not op.traced:
                     name = op.inputs[min(i, len(op.inputs) - 1)]
                     raise UnsupportedError(
-                        f"input {name} must be known beforehand, but it depends on the model's inputs"
+                        f"input {name} must be known beforehand, but depends on the model's inputs"
                     )
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=RuntimeWarning)

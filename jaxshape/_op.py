@@ -1,9 +1,10 @@
 """The registry of operators, read from signatures.
 
-Invariant: an operator is one plain function whose signature is its schema. Positional-only parameters are the ONNX
-inputs (`= None` optional, `*xs` variadic); an input annotated `Static` must be known on the host; keyword-only
-parameters are the attributes with ONNX's own names and defaults. Look-ups are pure: the newest `since` that does
-not pass the opset wins, and nothing here is changed by using an operator.
+Invariant: an operator is one plain function whose signature is its schema. Positional-only
+parameters are the ONNX inputs (`= None` optional, `*xs` variadic); an input annotated `Static` must
+be known on the host; keyword-only parameters are the attributes with ONNX's own names and defaults.
+Look-ups are pure: the newest `since` that does not pass the opset wins, and nothing here is changed
+by using an operator.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ REQUIRED = inspect.Parameter.empty
 class Op:
     """One version of an operator: its lowering, and what its signature and its declaration say.
 
-    Attributes are read-only facts: `name`, `domain`, `since`; `inputs`, the names of the inputs in order;
-    `static`, for each of them whether its value must be known; `required`, how many must be given; `variadic`,
-    whether the last may repeat; `attributes`, names with defaults (`REQUIRED` where there is none).
+    Attributes are read-only facts: `name`, `domain`, `since`; `inputs`, the names of the inputs in
+    order; `static`, for each of them whether its value must be known; `required`, how many must be
+    given; `variadic`, whether the last may repeat; `attributes`, names with defaults (`REQUIRED`
+    where there is none).
     """
 
     def __init__(
@@ -69,9 +71,10 @@ class Op:
     def shape_rule(self, rule: F | None = None, *, rankless: bool = False) -> Any:
         """Decorate the second function of an op whose shape JAX cannot derive.
 
-        The rule takes `TensorType`s for inputs (host arrays where an input is `Static` and known) and returns the
-        types of the outputs, or host arrays where a result is known. With `rankless` it is also called where an
-        input's rank is unknown (`shape is None`); otherwise the engine answers "unknown" for it then.
+        The rule takes `TensorType`s for inputs (host arrays where an input is `Static` and known)
+        and returns the types of the outputs, or host arrays where a result is known. With
+        `rankless` it is also called where an input's rank is unknown (`shape is None`); otherwise
+        the engine answers "unknown" for it then.
         """
         if rule is None:
             return functools.partial(self.shape_rule, rankless=rankless)
@@ -79,7 +82,9 @@ class Op:
         return rule
 
     def is_static(self, position: int) -> bool:
-        """Whether the input at this position (a variadic one repeats the last) must be known on the host."""
+        """Whether the input at this position (a variadic one repeats the last) must be known on the
+        host.
+        """
         return self.static[min(position, len(self.static) - 1)] if self.static else False
 
     def check(
@@ -91,7 +96,8 @@ class Op:
         """
         if n_inputs > len(self.inputs) and not self.variadic:
             raise ShapeError(
-                f"takes at most {len(self.inputs)} inputs ({', '.join(self.inputs)}), got {n_inputs}"
+                f"takes at most {len(self.inputs)} inputs ({', '.join(self.inputs)}), "
+                f"got {n_inputs}"
             )
         for i in range(self.required):
             if i >= n_inputs or not given[i]:

@@ -1,9 +1,10 @@
 """Deciding what runs together: segments under jit, and steps on the host between them.
 
-A segment is the largest set of nodes that can run from what is known, in dataflow order. A node stays out of it while
-a value it uses statically is not known yet, and for good where its result's size depends on data (it would be compiled
-anew for every count) or is text; such a node is a step of its own on the host, after the segment, and planning goes on
-with its results. Planning is tracing with the real types, so what folds on the host is found here, once.
+A segment is the largest set of nodes that can run from what is known, in dataflow order. A node
+stays out of it while a value it uses statically is not known yet, and for good where its result's
+size depends on data (it would be compiled anew for every count) or is text; such a node is a step
+of its own on the host, after the segment, and planning goes on with its results. Planning is
+tracing with the real types, so what folds on the host is found here, once.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ._facts import Facts
+from ._facts import Facts, using
 from ._host import is_host
 from ._interpret import Scope, lowering
 from ._model import Node, Stored
@@ -40,7 +41,9 @@ class Plan:
 
 
 class Planner(Tracer):
-    """A tracer that follows real types, gives unknown integers no names, and notes what keeps a node out of jit."""
+    """A tracer that follows real types, gives unknown integers no names, and notes what keeps a
+    node out of jit.
+    """
 
     def __init__(self) -> None:
         super().__init__(Facts())
@@ -97,6 +100,17 @@ def make_plan(
     `outputs` are the names that are wanted in the end.
     """
     planner = Planner()
+    with using(planner.facts):
+        return _planned(planner, nodes, scope, given, outputs)
+
+
+def _planned(
+    planner: Planner,
+    nodes: Sequence[Node],
+    scope: Scope,
+    given: dict[str, Any],
+    outputs: Sequence[str],
+) -> Plan:
     local = Scope(scope.model, scope.opsets, None, scope.path)
     local.depth = scope.depth
     local.values.update(

@@ -1,7 +1,7 @@
 """Keys for random operators that have no seed of their own.
 
-Reproducible: a run draws from one key, a default or the caller's, and each node takes the next of its stream, so that two
-equal nodes are two different values.
+Reproducible: a run draws from one key, a default or the caller's, and each node takes the next of
+its stream, so that two equal nodes are two different values.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Sizes that pass through floating point, kept exact.
 
-Exporters compute sizes as `Cast -> Mul 0.7 -> Floor -> Cast`. The runtime does that in float32; a formula is right only
-if it gives what those roundings give. So an element stays a rational over dims only where the float step is exact
-(integers and dyadic factors whose product fits the mantissa), or where a simple fraction (0.7 as 7/10) was checked, once
-per factor and dtype, to floor, ceil and round like the float product at every size up to `CHECKED`.
+Exporters compute sizes as `Cast -> Mul 0.7 -> Floor -> Cast`. The runtime does that in float32; a
+formula is right only if it gives what those roundings give. So an element stays a rational over
+dims only where the float step is exact (integers and dyadic factors whose product fits the
+mantissa), or where a simple fraction (0.7 as 7/10) was checked, once per factor and dtype, to
+floor, ceil and round like the float product at every size up to `CHECKED`.
 """
 
 from __future__ import annotations

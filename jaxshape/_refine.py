@@ -1,7 +1,9 @@
-"""Declared shapes: what a file says of its own values, used where nothing was derived, and checked where something was.
+"""Declared shapes: what a file says of its own values, used where nothing was derived, and checked
+where something was.
 
-Declarations may be stale: a shape left from export time, contradicted by the inputs. So one never changes a named size
-or an expression; it fills unknown dtypes, unknown ranks and fresh sizes, and a difference elsewhere is a warning.
+Declarations may be stale: a shape left from export time, contradicted by the inputs. So one never
+changes a named size or an expression; it fills unknown dtypes, unknown ranks and fresh sizes, and a
+difference elsewhere is a warning.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from ._value import MapType, OptionalType, SequenceType, TensorType, dtype_name
 def refine(
     value: Any, declared: Declared, name: str, facts: Facts, warn: Callable[[str], None]
 ) -> Any:
-    """The value with what a declaration adds to it; `warn(text)` where the two contradict each other."""
+    """The value with what a declaration adds to it; `warn(text)` where the two contradict each
+    other.
+    """
     if is_host(value) or declared.kind is None or isinstance(value, list) or value is None:
         return value
     if declared.kind not in ("tensor", "sparse"):
@@ -54,7 +58,9 @@ def refine(
 
 
 def _author(d: Any, facts: Facts) -> Any:
-    """A size as the author wrote it: an input's name means that input's size, another name a size of its own."""
+    """A size as the author wrote it: an input's name means that input's size, another name a size
+    of its own.
+    """
     if isinstance(d, str):
         return symbol(d) if facts.reserved(d) else facts.authored(d)
     return facts.count("size") if d is None else d

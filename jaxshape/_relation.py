@@ -1,7 +1,8 @@
 """Relations between dims that no binding is needed to write down, but one may be needed to decide.
 
-`related(kind, a, b)` answers with a bool where every admissible size agrees, else with a `Relation`, which Not, And,
-Or, Where, Cast and If understand. Normal form: only `==` and `>=` are kept, the others are their mirror or negation.
+`related(kind, a, b)` answers with a bool where every admissible size agrees, else with a
+`Relation`, which Not, And, Or, Where, Cast and If understand. Normal form: only `==` and `>=` are
+kept, the others are their mirror or negation.
 """
 
 from __future__ import annotations

@@ -40,6 +40,12 @@ class Requirement:
             sides = self.right, self.left
         return f"{text(sides[0])} {self.kind} {text(sides[1])}"
 
+    @property
+    def symbols(self) -> frozenset[Dim]:
+        """The symbols that it mentions."""
+        sides = [x.symbols for x in (self.left, self.right) if type(x) is Dim]
+        return frozenset().union(*sides, *[r.symbols for r in self.alternatives])
+
     def holds(self, env: Mapping[str, Any]) -> Any:
         """Whether it holds for these values of its symbols, element by element where they are arrays.
 

@@ -1,8 +1,9 @@
 """Running a model: segments under jit, host steps between them.
 
-The walk is that of tracing; its values are arrays. A `Stage` is a list of nodes still to run; for each combination of
-input types (and of the contents that are used statically) it keeps one `Plan` with its compiled segment. So a call on
-known types is: look up the plan, call the segment; and the same again after each host step.
+The walk is that of tracing; its values are arrays. A `Stage` is a list of nodes still to run; for
+each combination of input types (and of the contents that are used statically) it keeps one `Plan`
+with its compiled segment. So a call on known types is: look up the plan, call the segment; and the
+same again after each host step.
 """
 
 from __future__ import annotations
@@ -23,23 +24,31 @@ from ._lower import Lowerer
 from ._model import Model, Node, Stored, load
 from ._plan import Plan, make_plan, names_used
 from ._random import using_key
-from ._tracer import FLOATS
+from ._tracer import looked_into
 from ._value import STRING, TensorType
 
 
 class Stage:
     """Nodes still to run, and the plans made for them so far."""
 
-    def __init__(self, nodes: Sequence[Node], scope: Scope, outputs: Sequence[str]):
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        outputs: Sequence[str],
+        folded: Mapping[str, Any] | None = None,
+    ):
         self.nodes, self.outputs = tuple(nodes), tuple(outputs)
+        self.folded = dict(folded or {})  # what the plans before computed on the host: it is fixed
         made = {n for node in nodes for n in node.outputs}
         names = dict.fromkeys([n for node in nodes for n in names_used(node)])
-        self.names = tuple(n for n in names if n not in made)
+        self.names = tuple(n for n in names if n not in made and n not in self.folded)
         self.static: dict[str, None] = {}  # names whose content some plan uses
         self.plans: dict[Any, Plan] = {}
 
     def plan(self, scope: Scope, values: Mapping[str, Any]) -> Plan:
-        """The plan for these values, made on first use; contents are looked at only where they are used."""
+        """The plan for these values, made on first use; contents are looked at only where they are
+        used.
+        """
         while True:
             key = (
                 *[_type_key(values[n]) for n in self.names],
@@ -51,6 +60,7 @@ class Stage:
                     n: np.asarray(values[n]) if n in self.static else _typed(values[n])
                     for n in self.names
                 }
+                given |= self.folded
                 plan = self.plans[key] = make_plan(self.nodes, scope, given, self.outputs)
             ready = [n for n in plan.wanted if n in values and n not in self.static]
             if not ready:
@@ -59,7 +69,9 @@ class Stage:
 
 
 class Runner(Lowerer):
-    """The interpreter behind `run` and `InferenceSession`: walks by stages, keeps plans and weights."""
+    """The interpreter behind `run` and `InferenceSession`: walks by stages, keeps plans and
+    weights.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +85,7 @@ class Runner(Lowerer):
         key = (tuple(map(id, nodes)), tuple(outputs))
         stage = self.stages.get(key)
         if stage is None:
-            stage = self.stages[key] = Stage(nodes, scope, outputs)
+            stage = self.stages[key] = Stage(nodes, outputs)
         while stage is not None:
             plan = stage.plan(scope, {n: scope[n] for n in stage.names})
             scope.values.update(plan.known)
@@ -82,16 +94,12 @@ class Runner(Lowerer):
             for node in plan.steps:
                 self._step(node, scope)
             if plan.rest and plan.following is None:
-                plan.following = Stage(plan.rest, scope, outputs)
+                plan.following = Stage(plan.rest, outputs, stage.folded | plan.known)
             stage = plan.following
 
     def _segment(self, plan: Plan, scope: Scope) -> dict[str, Any]:
         given = {n: scope[n] for n in plan.inputs}
-        small = {
-            n: v
-            for n, v in given.items()
-            if isinstance(v, Stored) and (v.size <= FLOATS or v.dtype == STRING)
-        }
+        small = {n: v for n, v in given.items() if isinstance(v, Stored) and looked_into(v)}
         arguments = {n: self.on_device(v) for n, v in given.items() if n not in small}
         if plan.call is None:
             constants = {n: v.array() for n, v in small.items()} | plan.known
@@ -195,8 +203,8 @@ def run(
 
     Args:
       model: what `load` takes: a path, bytes, a ModelProto or a Model.
-      inputs: arrays by input name, or in the order of the model's inputs. A sequence is a list of arrays, an empty
-        optional is None. Inputs that have a default in the model may be left out.
+      inputs: arrays by input name, or in the order of the model's inputs. A sequence is a list of
+        arrays, an empty optional is None. Inputs that have a default in the model may be left out.
       device: a `jax.Device` or its name (`"cpu"`, `"gpu"`, `"cuda:1"`); None: JAX's default.
 
     Returns:

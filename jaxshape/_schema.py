@@ -1,7 +1,8 @@
 """What the ONNX standard says of its own operators; the one place that reads `onnx.defs`.
 
-Used where no lowering answers: the element types that results must have, and the function bodies that the standard
-gives for many operators. Also the source of truth that the registered signatures are tested against.
+Used where no lowering answers: the element types that results must have, and the function bodies
+that the standard gives for many operators. Also the source of truth that the registered signatures
+are tested against.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def _common(types: Sequence[Any]) -> Any:
 
 
 def type_named(text: str) -> Any:
-    """The type that a type string of the standard names: `tensor(float)`, `seq(tensor(int64))`, ..."""
+    """The type that a text of the standard names: `tensor(float)`, `seq(tensor(int64))`, ..."""
     head, _, rest = text.partition("(")
     inner = rest[:-1]
     if head == "tensor":

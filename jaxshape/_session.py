@@ -1,4 +1,6 @@
-"""`InferenceSession`: a model compiled once and kept, with the calls that users of onnxruntime know."""
+"""`InferenceSession`: a model compiled once and kept, with the calls that users of onnxruntime
+know.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _NAMES = {"float32": "float", "float64": "double"}
 
 @dataclasses.dataclass(frozen=True)
 class NodeArg:
-    """An input or output as onnxruntime describes it: `name`, `type` as `tensor(float)`, `shape` with names."""
+    """An input or output as onnxruntime describes it: `name`, `type` as `tensor(float)`, `shape`
+    with names.
+    """
 
     name: str
     type: str

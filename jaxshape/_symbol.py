@@ -1,10 +1,11 @@
 """Our dims and JAX's: the one place that touches `jax.export`'s symbols.
 
-`jax.eval_shape` is asked about patterns, never about a model's own names: each distinct dim of a node's inputs becomes
-a placeholder `s0, s1, ...`, the same for every model, in one global JAX scope. JAX takes symbols to be >= 1, so a
-dim that may be 0 enters JAX as `s0 - 1`. What must hold is stated by the lowering (`same`, `least`, `fit`, ...): under
-the pattern these calls are recorded, with a new placeholder for each answer, and replayed on the real dims of
-every node that matches. So a pattern is traced once, whatever decisions its nodes lead to.
+`jax.eval_shape` is asked about patterns, never about a model's own names: each distinct dim of a
+node's inputs becomes a placeholder `s0, s1, ...`, the same for every model, in one global JAX
+scope. JAX takes symbols to be >= 1, so a dim that may be 0 enters JAX as `s0 - 1`. What must hold
+is stated by the lowering (`same`, `least`, `fit`, ...): under the pattern these calls are recorded,
+with a new placeholder for each answer, and replayed on the real dims of every node that matches. So
+a pattern is traced once, whatever decisions its nodes lead to.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def named_for_user(text: str, binding: dict[Dim, Any]) -> str:
 
 
 def fit(x: Any, shape: Sequence[Any]) -> Any:
-    """x with the agreed shape: a stand-in under `eval_shape`, x itself where its sizes are numbers."""
+    """x with the agreed shape: a stand-in under `eval_shape`, x itself where sizes are numbers."""
     ours = hostdims(shape)
     if hostdims(x.shape) == ours:
         return x
@@ -98,7 +99,9 @@ def fit(x: Any, shape: Sequence[Any]) -> Any:
 
 
 class Recorder(Facts):
-    """Facts about placeholders: statements are written down, to be replayed on the dims of each matching node."""
+    """Facts about placeholders: statements are written down, to be replayed on the dims of each
+    matching node.
+    """
 
     def __init__(self, first: int):
         super().__init__()
@@ -155,7 +158,9 @@ def _sure(d: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Pattern:
-    """What `eval_shape` said about a pattern: result types over placeholders, and the statements to replay."""
+    """What `eval_shape` said about a pattern: result types over placeholders, and the statements to
+    replay.
+    """
 
     outputs: tuple[Any, ...]
     steps: tuple[tuple[str, tuple[Any, ...], Dim | None], ...]
@@ -187,7 +192,9 @@ def renamed(value: Any, binding: dict[Dim, Any]) -> Any:
 
 
 def placeholders(values: Sequence[Any], facts: Facts) -> tuple[list[Any], dict[Dim, Any]]:
-    """The values with each distinct dim replaced by a placeholder, and what each placeholder stands for."""
+    """The values with each distinct dim replaced by a placeholder, and what each placeholder stands
+    for.
+    """
     names: dict[Any, Dim] = {}
 
     def visit(dims: Any) -> None:
@@ -222,7 +229,8 @@ def placeholders(values: Sequence[Any], facts: Facts) -> tuple[list[Any], dict[D
 def trace_pattern(
     function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], first: int
 ) -> Pattern:
-    """Ask `jax.eval_shape` about a lowering; `args` are types over placeholders, host arrays or None.
+    """Ask `jax.eval_shape` about a lowering; `args` are types over placeholders, host arrays or
+    None.
 
     `first` is the number of placeholders in use. Raises whatever the lowering or JAX raises.
     """

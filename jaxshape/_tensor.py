@@ -259,9 +259,13 @@ def _check_shape(shape: tuple[int, ...], what: str) -> None:
         raise ModelError(f"{what}: shape {list(shape)[:8]} is beyond what any machine could hold")
 
 
+def bits_of(dtype: np.dtype) -> int:
+    """Bits that one element takes at rest."""
+    return _BITS.get(dtype) or 8 * dtype.itemsize
+
+
 def _nbytes(dtype: np.dtype, size: int) -> int:
-    bits = _BITS.get(dtype)
-    return size * dtype.itemsize if bits is None else -(-size * bits // 8)
+    return -(-size * bits_of(dtype) // 8)
 
 
 def _number(text: str, key: str, what: str) -> int:

@@ -1,8 +1,9 @@
-"""Which shape has every value of a model, as a formula in its inputs' sizes: `trace` and what it returns."""
+"""Which shape has every value of a model, as a formula in its inputs' sizes: `trace` and what it
+returns.
+"""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,14 +11,17 @@ import numpy as np
 import onnx
 
 from . import _facts
-from ._dim import Dim, parse, symbol
-from ._error import JaxshapeWarning, ShapeError, UnknownValueError, UnsupportedError
+from ._bind import bind_inputs
+from ._dim import Dim, symbol
+from ._error import ShapeError, UnknownValueError
 from ._facts import Facts, Requirement
 from ._host import is_host, type_of
 from ._interpret import Scope, enter
-from ._model import Declared, Model, load
-from ._tracer import Missing, Tracer, simplified
-from ._value import MapType, OptionalType, SequenceType, TensorType
+from ._model import Model, load
+from ._simplify import simplified
+from ._sweep import Sweep
+from ._tracer import Missing, Tracer
+from ._value import TensorType
 from ._write import annotated
 
 
@@ -85,7 +89,9 @@ class Trace(Mapping[str, Any]):
 
     @property
     def bounds(self) -> dict[str, tuple[int | None, Any]]:
-        """For each size that depends on data: its least and its greatest value (None where there is none)."""
+        """For each size that depends on data: its least and its greatest value (None where there is
+        none).
+        """
         found: dict[str, tuple[int | None, Any]] = {}
         for name in self._scope.values:
             t = self[name]
@@ -100,14 +106,18 @@ class Trace(Mapping[str, Any]):
     def symbols(self) -> list[str]:
         """The names of the sizes that the inputs' shapes mention, in order."""
         found: dict[str, None] = {}
-        for t in self.inputs.values():
+        inputs = self.inputs.values()
+        written = [type_of(self._scope.values[i.name]) for i in self.model.graph.inputs]
+        for t in (*inputs, *written):  # as they are known now, then what that stands for
             for d in getattr(t, "shape", None) or ():
                 if isinstance(d, Dim):
                     found.update(dict.fromkeys(sorted(s.name for s in d.symbols)))
         return list(found)
 
     def content(self, name: str) -> Any:
-        """The content of a value where it is known while tracing (shape arithmetic, constants), else None."""
+        """The content of a value where it is known while tracing (shape arithmetic, constants),
+        else None.
+        """
         self[name]
         value = self._resolve(self._scope.values[name])
         return value if is_host(value) else None
@@ -116,7 +126,8 @@ class Trace(Mapping[str, Any]):
         """The same trace with numbers for some or all of its named sizes.
 
         Args:
-          **sizes: an int >= 0 for each name; names that are no identifiers can be given as `**{"a b": 2}`.
+          **sizes: an int >= 0 for each name; names that are no identifiers can be given as `**{"a
+            b": 2}`.
 
         Raises:
           ShapeError: a requirement does not hold at these sizes.
@@ -146,8 +157,39 @@ class Trace(Mapping[str, Any]):
         known = {k: v for k, v in self._given.items() if isinstance(v, np.ndarray)}
         return trace(self.model, shapes | known)
 
+    def sweep(
+        self, sizes: Mapping[str, Any] | None = None, /, *, zip: bool = False, **more: Any
+    ) -> Sweep:
+        """Every shape at many sizes at once: at each combination of the values given for each name.
+
+        Args:
+          sizes: for each name an int, or several in any form; in a mapping, any name can be given.
+            A name in `bounds` may be given too.
+          zip: take the first values together, the second ones together, and so on.
+          **more: the same, where names are identifiers.
+
+        Returns:
+          A `Sweep`: a mapping from names of values to arrays (bindings, rank).
+
+        Raises:
+          UnknownValueError: no size has that name.
+          ShapeError: values that are no integers, or with `zip` not equally many.
+
+        Example:
+          >>> import onnx.parser, jaxshape as js
+          >>> m = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 20]>
+          ... g (float[N, H] x) => (float[a, b] y) { y = AveragePool <kernel_shape=[3]> (x) }''')
+          >>> m.graph.input[0].type.tensor_type.shape.dim.add().dim_value = 9
+          >>> s = js.trace(m).sweep(N=range(1, 3), H=8)
+          >>> s["y"].tolist(), s.bytes("y").tolist()
+          ([[1, 8, 7], [2, 8, 7]], [224, 448])
+        """
+        return Sweep(self, {**(sizes or {}), **more}, zip)
+
     def to_onnx(self) -> onnx.ModelProto:
-        """The model with every inferred type in value_info and outputs, for Netron and every other tool."""
+        """The model with every inferred type in value_info and outputs, for Netron and every other
+        tool.
+        """
         return annotated(self.model, self._scope.values, self._tracer.inner, self._resolve)
 
     def to_json(self) -> dict[str, Any]:
@@ -171,7 +213,8 @@ class Trace(Mapping[str, Any]):
         return trace_text(self)
 
     def __repr__(self) -> str:
-        return f"<Trace of {self.model.name!r}: {len(self)} values, {len(self.requirements)} requirements>"
+        demands = len(self.requirements)
+        return f"<Trace of {self.model.name!r}: {len(self)} values, {demands} requirements>"
 
     def _repr_html_(self) -> str:
         from .show.html import trace_html
@@ -205,17 +248,21 @@ def trace(
 
     Args:
       model: what `load` takes: a path, bytes, a ModelProto or a Model. Weights are not read.
-      shapes: for some or all inputs, the shape to trace with, as a tuple of ints, names and expressions over names
-        (None: as declared); or a `TensorType`; or an array, whose content is then known too.
-      requirements: what the caller knows to hold, as `"h % 32 == 0"`, `"total == past + seq"`, `"seq <= 1024"`.
-      strict_mode: raise where otherwise a warning would be given: unknown operators, stale declared shapes.
+      shapes: for some or all inputs, the shape to trace with, as a tuple of ints, names and
+        expressions over names (None: as declared); or a `TensorType`; or an array, whose content is
+        then known too.
+      requirements: what the caller knows to hold, as `"h % 32 == 0"`, `"total == past + seq"`,
+        `"seq <= 1024"`.
+      strict_mode: raise where otherwise a warning would be given: unknown operators, stale declared
+        shapes.
 
     Returns:
       A `Trace`.
 
     Raises:
       ModelError: the file is not a proper model.
-      ShapeError: the model cannot run at any size, with the node and the sizes that contradict each other.
+      ShapeError: the model cannot run at any size, with the node and the sizes that contradict each
+        other.
       UnknownValueError: `shapes` names an input that the model does not have.
       UnsupportedError: an unknown operator, in `strict_mode`.
       ValueError: a requirement that cannot be parsed.
@@ -223,7 +270,8 @@ def trace(
     Example:
       >>> import onnx.parser, jaxshape as js
       >>> m = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 20]>
-      ... g (float[N, 3, H, W] x, float[8, 3, 3, 3] w) => (float[a, b, c, d] y) { y = Conv <strides=[2, 2]> (x, w) }''')
+      ... g (float[N, 3, H, W] x, float[8, 3, 3, 3] w) => (float[a, b, c, d] y) {
+      ...     y = Conv <strides=[2, 2]> (x, w) }''')
       >>> t = js.trace(m)
       >>> print(t["y"])
       float32[N, 8, (H - 3)//2 + 1, (W - 3)//2 + 1]
@@ -235,7 +283,7 @@ def trace(
     tracer = Tracer(facts, strict_mode)
     scope = Scope(loaded, loaded.opsets)
     with _facts.using(facts):
-        given = _inputs(loaded, dict(shapes or {}), tracer)
+        given = bind_inputs(loaded, dict(shapes or {}), tracer)
         for text in requirements:
             facts.node = ""
             facts.assume(text, symbol)
@@ -244,162 +292,9 @@ def trace(
     return Trace(loaded, tracer, scope, given)
 
 
-def infer_shapes(
-    model: onnx.ModelProto,
-    check_type: bool = False,
-    strict_mode: bool = False,
-    data_prop: bool = True,
-) -> onnx.ModelProto:
-    """A copy of the model with inferred types in value_info and outputs: drop-in for `onnx.shape_inference.infer_shapes`.
-
-    Args:
-      model: a ModelProto (or a path, or bytes).
-      check_type: also run onnx's own type check of the nodes' inputs.
-      strict_mode: raise where otherwise a warning would be given.
-      data_prop: taken for compatibility; known contents always propagate.
-
-    Raises:
-      ShapeError: a proved contradiction, whatever the mode.
-      ModelError: not a proper model.
-
-    Example:
-      >>> import onnx.parser, jaxshape as js
-      >>> m = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 20]>
-      ... g (float[N, 2] x) => (float[] y) { h = Concat <axis=0> (x, x)  y = Relu (h) }''')
-      >>> js.infer_shapes(m).graph.value_info[0].type.tensor_type.shape.dim[0].dim_param
-      '2*N'
-    """
-    del data_prop
-    traced = trace(model, strict_mode=strict_mode)
-    if check_type:
-        try:
-            onnx.checker.check_model(traced.model.proto)
-        except onnx.checker.ValidationError as e:
-            raise ShapeError(f"the model does not pass onnx's check: {e}") from e
-    return traced.to_onnx()
-
-
-def _inputs(model: Model, shapes: dict[str, Any], tracer: Tracer) -> dict[str, Any]:
-    """The values to bind the graph's inputs to; names of sizes are reserved first."""
-    inputs = {i.name: i.type for i in (*model.graph.inputs, *model.graph.optional_inputs)}
-    for name in shapes:
-        if name not in inputs:
-            raise UnknownValueError(
-                f"the model has no input {name!r}; it takes {', '.join(inputs)}"
-            )
-    names = _names([t for t in inputs.values()])
-    tracer.facts.reserve(names)
-    for shape in shapes.values():
-        given = (
-            shape.shape
-            if isinstance(shape, TensorType)
-            else shape
-            if isinstance(shape, (tuple, list))
-            else ()
-        )
-        tracer.facts.reserve(
-            s.name
-            for d in TensorType(None, given or ()).shape or ()
-            for s in getattr(d, "symbols", ())
-        )
-    renamed: dict[str, Any] = {}
-    for name, given in shapes.items():
-        dims = given.shape if isinstance(given, (TensorType, np.ndarray)) else given
-        for d, old in zip(dims or (), inputs[name].dims or (), strict=False):
-            if isinstance(old, str) and d is not None:
-                renamed.setdefault(old, d)
-    values: dict[str, Any] = {}
-    for i in (*model.graph.inputs, *(o for o in model.graph.optional_inputs if o.name in shapes)):
-        if i.name in shapes:
-            values[i.name] = _given(i.name, i.type, shapes[i.name], tracer, names)
-        else:
-            values[i.name] = _declared(i.type, i.name, tracer, names, renamed)
-    return values
-
-
-def _names(types: Sequence[Declared]) -> set[str]:
-    """Every bare name of a size that the declared types mention."""
-    found: set[str] = set()
-    for t in types:
-        for d in t.dims or ():
-            if isinstance(d, str):
-                found.add(d)
-    compound = {d for d in found if isinstance(p := parse(d, symbol), Dim) and not p.is_symbol}
-    simple = found - compound
-    for d in (
-        compound
-    ):  # an expression over names that are there is that expression, else it is a name itself
-        if not {s.name for s in parse(d, symbol).symbols} <= simple:  # type: ignore[union-attr]
-            simple.add(d)
-    return simple
-
-
-def _declared(
-    t: Declared,
-    name: str,
-    tracer: Tracer,
-    names: set[str],
-    renamed: Mapping[str, Any],
-    within: bool = False,
-) -> Any:
-    """The value that stands for an input of a declared type."""
-    if t.kind in ("tensor", "sparse"):
-        if t.dims is None:
-            return TensorType(t.dtype, None)
-        dims = [
-            _size(d, f"{name}_{axis}", tracer, names, renamed, within)
-            for axis, d in enumerate(t.dims)
-        ]
-        made = TensorType(t.dtype, dims)
-        return made if within else tracer.named(made, name)
-    elem = t.elem and _declared(t.elem, name, tracer, names, renamed, within=True)
-    if t.kind == "sequence":
-        return SequenceType(elem, None if within else tracer.facts.count(f"{name}_length"))
-    if t.kind == "optional":
-        return OptionalType(elem)
-    if t.kind == "map":
-        return MapType(t.key, elem)
-    return TensorType(None, None)
-
-
-def _size(
-    d: Any, stem: str, tracer: Tracer, names: set[str], renamed: Mapping[str, Any], within: bool
-) -> Any:
-    if isinstance(d, int):
-        return d
-    if within:
-        return None  # the elements of a sequence need not have equal sizes
-    if d is None:
-        return tracer.facts.count(stem, least=1)
-    if d in renamed:
-        return TensorType(None, (renamed[d],)).shape[0]  # type: ignore[index]
-    return symbol(d) if d in names else parse(d, symbol)
-
-
-def _given(name: str, declared: Declared, given: Any, tracer: Tracer, names: set[str]) -> Any:
-    if is_host(given):
-        return np.asarray(given)
-    if isinstance(given, (SequenceType, OptionalType, MapType)):
-        return given
-    dtype = declared.dtype
-    if isinstance(given, TensorType):
-        dtype, given = given.dtype or dtype, given.shape
-    if given is None:
-        return TensorType(dtype, None)
-    dims = list(given)
-    if declared.dims is not None and len(declared.dims) == len(dims):
-        dims = [old if d is None else d for d, old in zip(dims, declared.dims, strict=True)]
-    sizes = TensorType(dtype, tuple(dims)).shape or ()
-    made = [
-        tracer.facts.count(f"{name}_{i}", least=1) if d is None else d for i, d in enumerate(sizes)
-    ]
-    return tracer.named(TensorType(dtype, tuple(made)), name)
-
-
 def _check_outputs(model: Model, scope: Scope, tracer: Tracer) -> None:
-    """Use what the model declares of its values where nothing was derived, and warn where it is stale."""
+    """Use what the model declares of its values where nothing was derived, and warn where it is
+    stale.
+    """
     for o in model.graph.outputs:
         scope.values[o.name] = tracer.declare(o.name, scope[o.name], o.type, scope)
-
-
-__all__ = ["Trace", "trace", "infer_shapes", "JaxshapeWarning", "UnsupportedError", "warnings"]

@@ -1,12 +1,13 @@
 """Tracing: abstract interpretation of a graph, one node at a time.
 
-Each node is answered by the first of these that can: its NumPy body on host arrays (shape arithmetic), its shape rule,
-broadcasting (elementwise ops), `jax.eval_shape` of its lowering on placeholders, the function body that the model or the
-standard gives, and last "unknown". Undecided is never false: what must hold becomes a requirement, and only our own
-checks on proved sizes raise.
+Each node is answered by the first of these that can: its NumPy body on host arrays (shape
+arithmetic), its shape rule, broadcasting (elementwise ops), `jax.eval_shape` of its lowering on
+placeholders, the function body that the model or the standard gives, and last "unknown". Undecided
+is never false: what must hold becomes a requirement, and only our own checks on proved sizes raise.
 
-Two memos carry the speed: by node (operator, attributes, real input types and contents) and by pattern (dims renamed).
-A result that holds a freshly minted dim is never kept, since two equal nodes are then two different values.
+Two memos carry the speed: by node (operator, attributes, real input types and contents) and by
+pattern (dims renamed). A result that holds a freshly minted dim is never kept, since two equal
+nodes are then two different values.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from . import _facts
 from ._branch import tentative
 from ._dim import Dim, too_long
 from ._error import JaxshapeError, JaxshapeWarning, ModelError, ShapeError, UnsupportedError
@@ -26,17 +26,21 @@ from ._host import SMALL, DimArray, content_key, host, is_host, type_of
 from ._interpret import Body, Scope, annotate, call, describe, keywords, lowering, walk
 from ._model import Declared, Function, Graph, Node, Stored
 from ._op import Op
+from ._pattern import by_pattern, elementwise
 from ._refine import refine
 from ._schema import body_of, output_types
-from ._symbol import Pattern, named_for_user, placeholders, trace_pattern
-from ._value import MapType, OptionalType, SequenceType, TensorType
+from ._simplify import simplified
+from ._value import TensorType
 
 TINY = 32  # elements: unknown integers of at most rank 1 are followed one by one up to here
 FLOATS = 1024  # elements: larger floating-point constants are never looked into
 _BIG = 1 << 62  # bytes of one tensor, beyond which no size can be meant
 _INTEGERS = (np.dtype("int64"), np.dtype("int32"))
-_patterns: dict[Any, Pattern | Exception] = {}
-_scalars: dict[Any, tuple[Any, ...] | None] = {}
+
+
+def looked_into(stored: Stored) -> bool:
+    """Whether a stored tensor's content may matter beforehand: small, and smaller for floats."""
+    return stored.size <= (FLOATS if stored.dtype.kind in "fcV" else SMALL)
 
 
 class Missing:
@@ -65,9 +69,8 @@ class Tracer:
 
     def constant(self, stored: Stored) -> Any:
         """A host array where it may be looked into, else its type; the weights stay on disk."""
-        limit = FLOATS if stored.dtype.kind in "fcV" else SMALL
         t = TensorType(stored.dtype, stored.shape)
-        if stored.size > limit:
+        if not looked_into(stored):
             return t
         try:
             return stored.array()
@@ -75,7 +78,9 @@ class Tracer:
             return Missing(t, e)
 
     def tensor(self, stored: Stored) -> Any:
-        """A tensor attribute, a large one by its type: exporters may keep every weight in Constant nodes."""
+        """A tensor attribute, a large one by its type: exporters may keep every weight in Constant
+        nodes.
+        """
         value = self.constant(stored)
         if type(value) is Missing:
             raise value.error
@@ -119,7 +124,7 @@ class Tracer:
             self.memo[key] = outputs
         return self._adopt(node, outputs, scope)
 
-    # one value ------------------------------------------------------------------------------------------------------
+    # one value --------------------------------------------------------------------------------
 
     def _key(self, value: Any) -> Any:
         """What stands for an input in a memo key."""
@@ -173,7 +178,9 @@ class Tracer:
         return d
 
     def _adopt(self, node: Node, outputs: Sequence[Any], scope: Scope) -> Sequence[Any]:
-        """Give unknown small integers names of their own, so that what is computed from them is known by formula."""
+        """Give unknown small integers names of their own, so that what is computed from them is
+        known by formula.
+        """
         made: list[Any] | None = None
         if scope.declared:
             outputs = made = [
@@ -208,7 +215,9 @@ class Tracer:
         return self.named(value, name)
 
     def named(self, value: Any, name: str) -> Any:
-        """An unknown integer tensor of at most rank 1 as a host array of fresh integers, where it is small."""
+        """An unknown integer tensor of at most rank 1 as a host array of fresh integers, where it
+        is small.
+        """
         if (
             type(value) is TensorType
             and value.dtype in _INTEGERS
@@ -223,7 +232,7 @@ class Tracer:
                 )
         return value
 
-    # one node -------------------------------------------------------------------------------------------------------
+    # one node ---------------------------------------------------------------------------------
 
     def _evaluate(self, node: Node, inputs: list[Any], scope: Scope) -> Sequence[Any]:
         found = lowering(node, scope)
@@ -267,7 +276,7 @@ class Tracer:
             ):
                 return self.unknown(node, inputs, scope)
             if op.elementwise:
-                return self._elementwise(op, types, kwargs)
+                return elementwise(op, types, kwargs)
             if rankless:
                 return self.unknown(node, inputs, scope)
             args = [
@@ -276,7 +285,7 @@ class Tracer:
             ]
             if any(op.is_static(i) and isinstance(a, TensorType) for i, a in enumerate(args)):
                 return self.unknown(node, inputs, scope)
-            return self._by_pattern(op, node, args, kwargs)
+            return by_pattern(op, node, args, kwargs, self.facts)
         except JaxshapeError:
             raise
         except Exception as e:
@@ -285,7 +294,9 @@ class Tracer:
             return self.unknown(node, inputs, scope)
 
     def _on_host(self, op: Op, inputs: list[Any], kwargs: dict[str, Any]) -> Sequence[Any] | None:
-        """The results of the NumPy body, where every input is a small host array and so is every result."""
+        """The results of the NumPy body, where every input is a small host array and so is every
+        result.
+        """
         work = 1
         for x in inputs:
             if x is None:
@@ -331,57 +342,14 @@ class Tracer:
                 return False
         return True
 
-    def _elementwise(self, op: Op, types: Sequence[Any], kwargs: dict[str, Any]) -> Sequence[Any]:
-        """Broadcast the shapes here; ask JAX for the dtype only, on scalars."""
-        key = (op, tuple([t and t.dtype for t in types]), frozen(kwargs))
-        dtypes = _scalars.get(key, ())
-        if dtypes == ():
-            scalars = [t and TensorType(t.dtype, ()) for t in types]
-            dtypes = tuple(
-                [o.dtype for o in trace_pattern(op.function, scalars, kwargs, 0).outputs]
-            )
-            _scalars[key] = dtypes
-        shapes = [t.shape for t in types if t is not None]
-        shape = broadcast_shapes(shapes)
-        return [TensorType(d, shape) for d in dtypes]  # type: ignore[union-attr]
-
-    def _by_pattern(
-        self, op: Op, node: Node, args: Sequence[Any], kwargs: dict[str, Any]
-    ) -> Sequence[Any]:
-        """`jax.eval_shape` on placeholders, once per pattern, replayed on the node's own dims."""
-        pattern_args, binding = placeholders(args, self.facts)
-        key = None
-        if node.key is not None:
-            key = (
-                op,
-                node.key,
-                len(node.outputs),
-                *[content_key(a) if is_host(a) else a for a in pattern_args],
-            )
-        pattern = _patterns.get(key) if key is not None else None
-        if pattern is None:
-            try:
-                pattern = trace_pattern(op.function, pattern_args, kwargs, len(binding))
-            except ShapeError as e:
-                raise ShapeError(named_for_user(str(e), binding)) from e
-            except Exception as e:
-                if not binding:
-                    raise
-                pattern = e.with_traceback(None)
-            if key is not None:
-                _patterns[key] = pattern
-        if isinstance(pattern, Exception):
-            raise pattern
-        return pattern.replay(binding, self.facts)
-
-    # what cannot be known -------------------------------------------------------------------------------------------
+    # what cannot be known ---------------------------------------------------------------------
 
     def unknown(self, node: Node, inputs: Sequence[Any], scope: Scope) -> Sequence[Any]:
         """The least that the standard's type constraints say of the results."""
         return output_types(node, scope.opsets, [type_of(x) for x in inputs])
 
     def failed(self, node: Node, error: Exception) -> None:
-        """A lowering or rule did not answer; kept for `Trace.failures`, since it is ours to mend."""
+        """A lowering or rule did not answer: kept, since it is ours to mend."""
         self.failures = [*getattr(self, "failures", ()), (node.label, node.op_type, error)]
 
     def warn(self, key: Any, text: str) -> None:
@@ -393,62 +361,8 @@ class Tracer:
             warnings.warn(text, JaxshapeWarning, stacklevel=2)
 
 
-def frozen(kwargs: dict[str, Any]) -> Any:
-    """Keyword arguments as part of a memo key."""
-    return tuple(
-        [(k, content_key(v) if isinstance(v, np.ndarray) else v) for k, v in sorted(kwargs.items())]
-    )
-
-
-def broadcast_shapes(shapes: Sequence[tuple[Any, ...] | None]) -> tuple[Any, ...] | None:
-    """The shape that all of these broadcast to; None where a rank is unknown."""
-    first = shapes[0] if shapes else ()
-    if all(s is first or s == first for s in shapes):
-        return first
-    if any(s is None for s in shapes):
-        return None
-    rank = max(len(s) for s in shapes)  # type: ignore[arg-type]
-    aligned = [(1,) * (rank - len(s)) + tuple(s) for s in shapes]  # type: ignore[arg-type]
-    sizes: list[Any] = []
-    for column in reversed(list(zip(*aligned, strict=True))):
-        sizes.append(
-            _facts.broadcast(*column, why="broadcasting")
-        )  # the last axes may decide the first
-    return tuple(reversed(sizes))
-
-
-def simplified(value: Any, facts: Facts) -> Any:
-    """A type or host array with each dim in its simplest form."""
-    if type(value) is TensorType and value.shape is not None:
-        if any(type(d) is Dim for d in value.shape):
-            return TensorType(
-                value.dtype,
-                tuple([facts.simplify(d) if type(d) is Dim else d for d in value.shape]),
-            )
-        return value
-    if type(value) is DimArray:
-        return renamed_elements(value, facts)
-    if isinstance(value, list):
-        return [simplified(v, facts) for v in value]
-    if isinstance(value, SequenceType):
-        length = facts.simplify(value.length) if isinstance(value.length, Dim) else value.length
-        return SequenceType(simplified(value.elem, facts), length)
-    if isinstance(value, OptionalType):
-        return OptionalType(simplified(value.elem, facts))
-    if isinstance(value, MapType):
-        return MapType(value.key, simplified(value.elem, facts))
-    return value
-
-
-def renamed_elements(array: DimArray, facts: Facts) -> Any:
-    dims = {e for e in array.elements.ravel().tolist() if isinstance(e, Dim)}
-    changed = {d: s for d in dims if (s := facts.simplify(d)) is not d}
-    if not changed:
-        return array
-    flat = [changed.get(e, e) if isinstance(e, Dim) else e for e in array.elements.ravel().tolist()]
-    return host(flat, array.dtype).reshape(array.shape)
-
-
 def _outputs(result: Any) -> Sequence[Any]:
-    """An op's result as the sequence of its outputs. A list is a value (a sequence), a tuple is several."""
+    """An op's result as the sequence of its outputs. A list is a value (a sequence), a tuple is
+    several.
+    """
     return result if isinstance(result, tuple) else (result,)

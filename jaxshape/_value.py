@@ -2,14 +2,16 @@
 
 A value is one of:
 
-- a host array, whose content is known while tracing: an `np.ndarray`, or a `DimArray` where elements are dims;
-- a `TensorType`, of which only dtype and shape are known (dtype or shape None where even that is not);
+- a host array, whose content is known while tracing: an `np.ndarray`, or a `DimArray` where
+  elements are dims;
+- a `TensorType`, of which only dtype and shape are known (dtype or shape None where even that is
+  not);
 - a Python list, a sequence of known length; a `SequenceType`, one of unknown length;
 - an `OptionalType`; a `MapType`; `None`, an input that is absent or an optional that is empty;
 - while running, also a `jax.Array` or tracer.
 
-Invariant: types are interned, so that equality is identity and a type is a cheap part of a memo key.
-Strings are arrays of Python objects; their dtype is `np.dtype(object)` and shows as `string`.
+Invariant: types are interned, so that equality is identity and a type is a cheap part of a memo
+key. Strings are arrays of Python objects; their dtype is `np.dtype(object)` and shows as `string`.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ STRING = np.dtype(object)
 _NAMES = {
     name: np.dtype(getattr(ml_dtypes, name))
     for name in (
-        "bfloat16 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn "
-        "int4 uint4 int2 uint2"
+        "bfloat16 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu "
+        "float4_e2m1fn float6_e2m3fn float6_e3m2fn int4 uint4 int2 uint2"
     ).split()
 } | {
     "string": STRING,
@@ -60,7 +62,9 @@ def dtype_name(dtype: np.dtype | None) -> str:
 
 
 def as_dim(size: Any) -> Scalar | None:
-    """A size as a user writes it: an int, a name, an expression over names, or None, "?" and "" for unknown."""
+    """A size as a user writes it: an int, a name, an expression over names, or None, "?" and "" for
+    unknown.
+    """
     if size is None or isinstance(size, Dim):
         return size
     if isinstance(size, str):
@@ -92,8 +96,8 @@ class TensorType(metaclass=_Interned):
 
     Args:
       dtype: a dtype or its name (`"float32"`, `"bfloat16"`, `"string"`), None where it is unknown.
-      shape: a tuple of ints and dims; a string is a named size or an expression over named sizes, None inside the
-        tuple an unknown size. None instead of a tuple: not even the rank is known.
+      shape: a tuple of ints and dims; a string is a named size or an expression over named sizes,
+        None inside the tuple an unknown size. None instead of a tuple: not even the rank is known.
 
     Example:
       >>> print(TensorType("float32", ("batch", 3, "2*h")))
@@ -144,7 +148,9 @@ UNKNOWN = TensorType(None, None)
 
 
 class SequenceType(metaclass=_Interned):
-    """A sequence whose length is a dim (None where unknown) and whose elements all have one type (None: unknown)."""
+    """A sequence whose length is a dim (None where unknown) and whose elements all have one type
+    (None: unknown).
+    """
 
     __slots__ = ("__weakref__", "elem", "length")
 

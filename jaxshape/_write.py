@@ -14,7 +14,9 @@ from ._value import MapType, OptionalType, SequenceType, TensorType
 
 
 def type_proto(value: Any) -> onnx.TypeProto | None:
-    """The TypeProto of a type or value; sizes as dim_value or dim_param. None where nothing is known."""
+    """The TypeProto of a type or value; sizes as dim_value or dim_param. None where nothing is
+    known.
+    """
     t = type_of(value)
     made = onnx.TypeProto()
     if isinstance(t, list):
@@ -102,7 +104,9 @@ class Writer:
 def annotated(
     model: Model, values: Mapping[str, Any], inner: Mapping[int, Any], resolve: Callable[[Any], Any]
 ) -> onnx.ModelProto:
-    """A copy of the model's protobuf with the traced types in value_info and outputs, subgraphs included."""
+    """A copy of the model's protobuf with the traced types in value_info and outputs, subgraphs
+    included.
+    """
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
     writer = Writer(resolve)

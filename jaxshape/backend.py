@@ -70,7 +70,9 @@ class JaxshapeBackend(Backend):
         outputs_info: Any = None,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
-        """Run one node on arrays; `opset_version=` says which operator set is meant (the newest if not given)."""
+        """Run one node on arrays; `opset_version=` says which operator set is meant (the newest if
+        not given).
+        """
         from ._operator import run_node
 
         version = kwargs.get("opset_version", onnx.defs.onnx_opset_version())

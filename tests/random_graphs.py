@@ -10,7 +10,7 @@ The operators are in `random_nodes.py`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,17 @@ Values = dict[str, list[Any]]  # by name; for each binding an array, or None whe
 
 _SIZES = [1, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 16]
 _PLAIN = ["N", "M", "H", "W", "seq", "batch"]
-_ODD = ["batch size", "max", "s0", "NonZero_count", "broadcast", "1e9", "p2o.Dim.1", "Ünï", "If_size"]
+_ODD = [
+    "batch size",
+    "max",
+    "s0",
+    "NonZero_count",
+    "broadcast",
+    "1e9",
+    "p2o.Dim.1",
+    "Ünï",
+    "If_size",
+]
 _options = onnxruntime.SessionOptions()
 _options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 _options.intra_op_num_threads = _options.inter_op_num_threads = 1
@@ -47,10 +57,17 @@ class Case:
 
 
 def typed(name: str, dtype: Any, shape: Sequence[Any] | None) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
+    return helper.make_tensor_value_info(
+        name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape
+    )
 
 
-def build(nodes: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[str], constants: dict[str, np.ndarray]) -> onnx.ModelProto:
+def build(
+    nodes: Sequence[Any],
+    inputs: Sequence[Any],
+    outputs: Sequence[str],
+    constants: dict[str, np.ndarray],
+) -> onnx.ModelProto:
     graph = helper.make_graph(
         nodes,
         "random",
@@ -67,8 +84,12 @@ def captured(node: onnx.NodeProto) -> list[str]:
     for attribute in node.attribute:
         if attribute.type == onnx.AttributeProto.GRAPH:
             inner = attribute.g
-            made = {i.name for i in (*inner.input, *inner.initializer)} | {o for n in inner.node for o in n.output}
-            used = [n for part in inner.node for n in captured(part)] + [o.name for o in inner.output]
+            made = {i.name for i in (*inner.input, *inner.initializer)} | {
+                o for n in inner.node for o in n.output
+            }
+            used = [n for part in inner.node for n in captured(part)] + [
+                o.name for o in inner.output
+            ]
             names += [n for n in used if n not in made]
     return list(dict.fromkeys(names))
 
@@ -76,7 +97,9 @@ def captured(node: onnx.NodeProto) -> list[str]:
 class Builder:
     """A graph under way: names, their values under each binding, and the random choices."""
 
-    def __init__(self, r: np.random.Generator, bindings: list[dict[str, int]], outer: Builder | None = None):
+    def __init__(
+        self, r: np.random.Generator, bindings: list[dict[str, int]], outer: Builder | None = None
+    ):
         self.r, self.bindings, self.outer = r, bindings, outer
         self.nodes: list[onnx.NodeProto] = []
         self.inputs: list[onnx.ValueInfoProto] = []
@@ -139,22 +162,27 @@ class Builder:
     # nodes ----------------------------------------------------------------------------------------
 
     def add(
-        self, op: str, *inputs: str | None, outputs: int = 1, keep: float = 0.4,
-        before: Sequence[onnx.NodeProto] = (), **attrs: Any,
+        self,
+        op: str,
+        *inputs: str | None,
+        outputs: int = 1,
+        keep: float = 0.4,
+        before: Sequence[onnx.NodeProto] = (),
+        legal: Callable[[int], bool] = lambda i: True,
+        **attrs: Any,
     ) -> Any:
         """The names of a new node's outputs, or None where it runs at too few bindings.
 
-        Nodes `before` it run with it; what they give is no tensor.
+        Nodes `before` it run with it; what they give is no tensor. `legal` says of a binding whether
+        the standard defines the result, where the runtime always gives one.
         """
         names = [self.name(op[:1].lower()) for _ in range(outputs)]
         attrs = {k: v for k, v in attrs.items() if v is not None}
         node = helper.make_node(op, [i or "" for i in inputs], names, name=self.name(op), **attrs)
-        columns = self.execute([*before, node], names)
-        if columns is None:
-            return None
-        was = sum(v is not None for v in next(iter(self.values.values()), [1]))
-        lives = sum(v is not None for v in columns[0])
-        if lives < max(1, keep * was) and not (lives and self.chance(0.05)):
+        was = self.alive()
+        columns = self.execute([*before, node], names, [i for i in was if legal(i)])
+        lives = sum(v is not None for v in columns[0]) if columns else 0
+        if not columns or lives < max(1, keep * len(was)) and not (lives and self.chance(0.05)):
             return None
         self.nodes += [*before, node]
         self.values.update(zip(names, columns, strict=True))
@@ -164,25 +192,34 @@ class Builder:
                     column[i] = None
         return names[0] if outputs == 1 else names
 
-    def execute(self, nodes: list[onnx.NodeProto], names: list[str]) -> list[list[Any]] | None:
-        """The outputs under each binding; None where the runtime does not take the nodes at all."""
+    def alive(self) -> list[int]:
+        return [
+            i
+            for i in range(len(self.bindings))
+            if all(v[i] is not None for v in self.values.values())
+        ]
+
+    def execute(
+        self, nodes: list[onnx.NodeProto], names: list[str], at: Sequence[int]
+    ) -> list[list[Any]] | None:
+        """The outputs at some bindings; None where the runtime does not take the nodes at all."""
         inside = {o for node in nodes for o in node.output}
-        used = [n for n in dict.fromkeys(n for node in nodes for n in captured(node)) if n not in inside]
-        fixed = {n: self.fixed(n) for n in used if self.fixed(n) is not None}
+        used = dict.fromkeys(n for node in nodes for n in captured(node) if n not in inside)
+        fixed = {n: v for n in used if (v := self.fixed(n)) is not None}
         free = [n for n in used if n not in fixed]
-        inputs = [typed(n, self.dtype(n), [None] * r if (r := self.rank(n)) is not None else None) for n in free]
+        inputs = [
+            typed(n, self.dtype(n), None if (r := self.rank(n)) is None else [None] * r)
+            for n in free
+        ]
         columns: list[list[Any]] = [[None] * len(self.bindings) for _ in names]
         try:
             made = build(nodes, inputs, names, fixed).SerializeToString()
             session = onnxruntime.InferenceSession(made, _options, ["CPUExecutionProvider"])
         except Exception:
             return None
-        for i in range(len(self.bindings)):
-            feed = {n: self.values[n][i] for n in free}
-            if any(v is None for v in feed.values()) or any(v[i] is None for v in self.values.values()):
-                continue
+        for i in at:
             try:
-                found = session.run(None, feed)
+                found = session.run(None, {n: self.values[n][i] for n in free})
             except Exception:
                 continue
             if all(isinstance(v, np.ndarray) and v.size <= LIMIT and v.ndim <= 6 for v in found):
@@ -225,14 +262,20 @@ def _dim(b: Builder, names: list[str]) -> tuple[Any, Any]:
         return n, lambda sizes: sizes[n]
     if kind < 0.68 and n.isidentifier():
         k = b.int(2, 3)
-        return (f"{k}*{n}", lambda sizes: k * sizes[n]) if b.chance(0.5) else (f"{n} + {k}", lambda sizes: sizes[n] + k)
+        return (
+            (f"{k}*{n}", lambda sizes: k * sizes[n])
+            if b.chance(0.5)
+            else (f"{n} + {k}", lambda sizes: sizes[n] + k)
+        )
     k = b.pick([1, 2, 3, 3, 4, 6, 8])
     return k, lambda sizes: k
 
 
 def _floats(r: np.random.Generator, shape: Any) -> np.ndarray:
     """Numbers of which some are 0 and some alike, so that selections by content differ."""
-    return np.where(r.random(shape) < 0.2, 0, np.round(r.normal(size=shape) * 2, 1)).astype(np.float32)
+    return np.where(r.random(shape) < 0.2, 0, np.round(r.normal(size=shape) * 2, 1)).astype(
+        np.float32
+    )
 
 
 def inputs(b: Builder, names: list[str]) -> None:

@@ -26,14 +26,33 @@ def image(b: Builder, least: int = 3) -> str | None:
 def windowed(b: Builder, n: int) -> dict[str, Any]:
     kernel = [b.int(1, 4) for _ in range(n)]
     found: dict[str, Any] = {"kernel_shape": kernel, "strides": [b.int(1, 3) for _ in range(n)]}
-    if b.chance(0.3):
-        found["dilations"] = [b.int(1, 2) for _ in range(n)]
     kind = b.r.random()
+    if b.chance(0.3) and not 0.4 <= kind < 0.6:  # not with auto_pad, which runtimes get wrong then
+        found["dilations"] = [b.int(1, 2) for _ in range(n)]
     if kind < 0.4:
         found["pads"] = [b.int(0, k - 1) for k in kernel * 2]
     elif kind < 0.6:
         found["auto_pad"] = b.pick(["SAME_UPPER", "SAME_LOWER", "VALID"])
     return found
+
+
+def fits(b: Builder, x: str, how: dict[str, Any]) -> Any:
+    """Whether a window fits at a binding; the runtime rounds toward zero where it does not."""
+    kernel = how["kernel_shape"]
+    pads = how.get("pads") or [0] * 2 * len(kernel)
+    reach = [
+        (k - 1) * d + 1
+        for k, d in zip(kernel, how.get("dilations") or [1] * len(kernel), strict=True)
+    ]
+
+    def at(i: int) -> bool:
+        space = b.values[x][i].shape[2:]
+        rows = zip(space, reach, pads, pads[len(kernel) :], strict=False)
+        return how.get("auto_pad", "").startswith("SAME") or all(
+            n + p + q >= r for n, r, p, q in rows
+        )
+
+    return at
 
 
 def conv(b: Builder) -> None:
@@ -43,7 +62,7 @@ def conv(b: Builder) -> None:
     n, c = (b.rank(x) or 3) - 2, channels(b, x) or b.int(1, 4)
     how = windowed(b, n)
     w = b.constant(np.ones((b.int(1, 4), c, *how["kernel_shape"])), np.float32)
-    b.add("Conv", x, w, keep=0.2, **how)
+    b.add("Conv", x, w, keep=0.2, legal=fits(b, x, how), **how)
 
 
 def conv_transpose(b: Builder) -> None:
@@ -60,12 +79,16 @@ def pool(b: Builder) -> None:
     x = image(b)
     if x is None:
         return
-    n, op = (b.rank(x) or 3) - 2, b.pick(["MaxPool", "AveragePool", "LpPool", "GlobalAveragePool", "GlobalMaxPool"])
+    n, op = (
+        (b.rank(x) or 3) - 2,
+        b.pick(["MaxPool", "AveragePool", "LpPool", "GlobalAveragePool", "GlobalMaxPool"]),
+    )
     if op.startswith("Global"):
         b.add(op, x)
     else:
         ceil = {"ceil_mode": 1} if b.chance(0.3) and op != "LpPool" else {}
-        b.add(op, x, keep=0.2, outputs=2 if op == "MaxPool" and b.chance(0.3) else 1, **windowed(b, n), **ceil)
+        how, outputs = windowed(b, n), 2 if op == "MaxPool" and b.chance(0.3) else 1
+        b.add(op, x, keep=0.2, outputs=outputs, legal=fits(b, x, how), **how, **ceil)
 
 
 def resize(b: Builder) -> None:
@@ -74,12 +97,22 @@ def resize(b: Builder) -> None:
         return
     rank, mode = b.rank(x) or 1, b.pick(["nearest", "linear"])
     if b.chance(0.5):
-        scales = b.constant([b.pick([1.0, 1.0, 2.0, 0.5, 1.5, 0.7, 3.0]) for _ in range(rank)], np.float32)
+        scales = b.constant(
+            [b.pick([1.0, 1.0, 2.0, 0.5, 1.5, 0.7, 3.0]) for _ in range(rank)], np.float32
+        )
         b.add("Resize", x, None, scales, mode="nearest")
     else:
         k = b.int(1, min(rank, 2))
         axes = sorted(b.r.choice(rank, k, replace=False).tolist())
-        b.add("Resize", x, None, None, sizes(b, k, 1, 9), axes=axes, mode=mode if rank == 4 else "nearest")
+        b.add(
+            "Resize",
+            x,
+            None,
+            None,
+            sizes(b, k, 1, 9),
+            axes=axes,
+            mode=mode if rank == 4 else "nearest",
+        )
 
 
 def space(b: Builder) -> None:
@@ -99,7 +132,9 @@ def norm(b: Builder) -> None:
         b.add("InstanceNormalization", x, one, one)
     else:
         last = {v.shape[-1] for v in b.samples(x)}
-        scale = b.constant(np.ones(last.pop()), np.float32) if len(last) == 1 else b.tensor("f", 1, 1)
+        scale = (
+            b.constant(np.ones(last.pop()), np.float32) if len(last) == 1 else b.tensor("f", 1, 1)
+        )
         b.add("LayerNormalization", x, scale, axis=-1)
 
 
@@ -153,7 +188,11 @@ def truth(b: Builder) -> str | None:
     if kind < 0.2 and "flag" in b.values:
         return "flag"
     if kind < 0.8:
-        test = b.add(b.pick(["Equal", "Less", "GreaterOrEqual", "Greater", "LessOrEqual"]), size(b, -5, 60, 1), size(b, -5, 20, 1))
+        test = b.add(
+            b.pick(["Equal", "Less", "GreaterOrEqual", "Greater", "LessOrEqual"]),
+            size(b, -5, 60, 1),
+            size(b, -5, 20, 1),
+        )
         return test and scalar(b, test)
     x = b.tensor("f", 1)
     total = x and b.add("ReduceSum", x, keepdims=0)
@@ -179,8 +218,9 @@ def loop(b: Builder) -> None:
     x = b.tensor("f", 0, 3)
     if x is None:
         return
-    trips = scalar(b, size(b, 0, 4))
-    start = truth(b) if b.chance(0.2) else None
+    collects = b.chance(0.5)  # then it must run: of no rows the runtime does not know the sizes
+    trips = scalar(b, size(b, int(collects), 4))
+    start = truth(b) if b.chance(0.3) and not collects else None
     inner = Builder(b.r, b.bindings, b)
     i, keep, carry = (inner.name(n) for n in ("i", "keep", "carry"))
     alive = [v is not None for v in b.values[x]]
@@ -197,7 +237,7 @@ def loop(b: Builder) -> None:
         go = truth(inner)
         go = go and inner.add("Identity", go)
     outputs = [latest(inner, b, "f", b.rank(x) if b.chance(0.9) else None)]
-    scans = [latest(inner, b, "fi")] if b.chance(0.6) else []
+    scans = [latest(inner, b, "fi")] if collects else []
     if go is None or None in (*outputs, *scans):
         return
     shape = [None] * (b.rank(x) or 0)
@@ -223,12 +263,25 @@ def scan(b: Builder) -> None:
     scans = [latest(inner, b, "f")]
     if after is None or None in scans:
         return
-    inputs = [typed(carry, np.float32, [None] * (b.rank(state) or 0)), typed(row, np.float32, [None] * (rank - 1))]
+    inputs = [
+        typed(carry, np.float32, [None] * (b.rank(state) or 0)),
+        typed(row, np.float32, [None] * (rank - 1)),
+    ]
     body = subgraph(inner, inputs, [after, *scans])  # type: ignore[list-item]
-    b.add("Scan", state, x, body=body, num_scan_inputs=1, scan_input_axes=[axis], outputs=2, keep=0.1)
+    b.add(
+        "Scan", state, x, body=body, num_scan_inputs=1, scan_input_axes=[axis], outputs=2, keep=0.1
+    )
 
 
 LAYERS: list[tuple[Any, float]] = [
-    (conv, 2), (conv_transpose, 1), (pool, 2), (resize, 2), (space, 1), (norm, 1), (sequence, 1.5),
-    (if_, 2.5), (loop, 2), (scan, 1.5),
+    (conv, 2),
+    (conv_transpose, 1),
+    (pool, 2),
+    (resize, 2),
+    (space, 1),
+    (norm, 1),
+    (sequence, 1.5),
+    (if_, 2.5),
+    (loop, 2),
+    (scan, 1.5),
 ]

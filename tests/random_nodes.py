@@ -46,11 +46,17 @@ def arithmetic(b: Builder, depth: int) -> str | None:
         return None
     if op == "Neg":
         return b.add("Neg", x)
-    y = b.constant([b.pick([1, 2, 2, 3, 4, 5, 7, -1, -2])]) if b.chance(0.6) else expression(b, depth - 1)
+    y = (
+        b.constant([b.pick([1, 2, 2, 3, 4, 5, 7, -1, -2])])
+        if b.chance(0.6)
+        else expression(b, depth - 1)
+    )
     if y is None or op in ("Div", "Mod") and any((v == 0).any() for v in b.samples(y)):
         return None
     if op == "Where":
-        test = b.add(b.pick(["Equal", "Less", "GreaterOrEqual", "Greater"]), x, b.constant([b.int(1, 5)]))
+        test = b.add(
+            b.pick(["Equal", "Less", "GreaterOrEqual", "Greater"]), x, b.constant([b.int(1, 5)])
+        )
         if b.chance(0.2):
             test = test and b.add("Not", test)
         if test and b.chance(0.2):
@@ -59,7 +65,11 @@ def arithmetic(b: Builder, depth: int) -> str | None:
         return b.add("Where", test, y, z) if test and z else None
     if op == "Mod" and b.chance(0.2):
         return b.add("Mod", x, y, fmod=1)
-    return b.add(op, y, x) if op in ("Sub", "Mod") and b.chance(0.3) and not any((v == 0).any() for v in b.samples(x)) else b.add(op, x, y)
+    return (
+        b.add(op, y, x)
+        if op in ("Sub", "Mod") and b.chance(0.3) and not any((v == 0).any() for v in b.samples(x))
+        else b.add(op, x, y)
+    )
 
 
 def floating(b: Builder, depth: int) -> str | None:
@@ -71,7 +81,9 @@ def floating(b: Builder, depth: int) -> str | None:
     for _ in range(b.int(1, 3)):
         if x is None:
             return None
-        op = b.pick(["Mul", "Mul", "Div", "Add", "Sub", "Floor", "Ceil", "Round", "Max", "Min", "Neg"])
+        op = b.pick(
+            ["Mul", "Mul", "Div", "Add", "Sub", "Floor", "Ceil", "Round", "Max", "Min", "Neg"]
+        )
         if op in ("Floor", "Ceil", "Round", "Neg"):
             x = b.add(op, x)
         else:
@@ -101,13 +113,20 @@ def size(b: Builder, low: int = 0, high: int = 20, depth: int = 2) -> str:
 
 
 def scalar(b: Builder, x: str) -> str | None:
-    return b.add("Squeeze", x, b.constant([0])) if b.chance(0.5) else b.add("Reshape", x, b.constant([], np.int64))
+    return (
+        b.add("Squeeze", x, b.constant([0]))
+        if b.chance(0.5)
+        else b.add("Reshape", x, b.constant([], np.int64))
+    )
 
 
 def sizes(b: Builder, n: int, low: int = 0, high: int = 12) -> str | None:
     if n == 0:
         return b.constant([])
-    parts = [size(b, low, high) if b.chance(0.6) else b.constant([b.int(max(low, 1), min(high, 4))]) for _ in range(n)]
+    parts = [
+        size(b, low, high) if b.chance(0.6) else b.constant([b.int(max(low, 1), min(high, 4))])
+        for _ in range(n)
+    ]
     return parts[0] if n == 1 else b.add("Concat", *parts, axis=0)
 
 
@@ -116,7 +135,23 @@ def sizes(b: Builder, n: int, low: int = 0, high: int = 12) -> str | None:
 
 def unary(b: Builder) -> None:
     if x := b.tensor("f"):
-        b.add(b.pick(["Relu", "Neg", "Abs", "Sigmoid", "Floor", "Identity", "Round", "Tanh", "HardSwish", "Not"]), x)
+        b.add(
+            b.pick(
+                [
+                    "Relu",
+                    "Neg",
+                    "Abs",
+                    "Sigmoid",
+                    "Floor",
+                    "Identity",
+                    "Round",
+                    "Tanh",
+                    "HardSwish",
+                    "Not",
+                ]
+            ),
+            x,
+        )
 
 
 def binary(b: Builder) -> None:
@@ -162,8 +197,13 @@ def squeeze(b: Builder) -> None:
 def concat(b: Builder) -> None:
     if x := b.tensor("fi", 1):
         rank, kind = b.rank(x) or 1, b.dtype(x).kind
-        others = [b.tensor(kind, rank, rank) for _ in range(b.int(0, 2))]
-        b.add("Concat", x, *others, axis=b.int(-rank, rank - 1))
+        xs = [x, *[y for _ in range(b.int(0, 2)) if (y := b.tensor(kind, rank, rank))]]
+        axis = b.int(0, rank - 1)
+
+        def alike(i: int) -> bool:  # the runtime passes over empty inputs
+            return len({tuple(np.delete(b.values[y][i].shape, axis)) for y in xs}) == 1
+
+        b.add("Concat", *xs, axis=axis - b.pick([0, rank]), legal=alike)
 
 
 def split(b: Builder) -> None:
@@ -180,7 +220,14 @@ def split(b: Builder) -> None:
             if rest:
                 b.add("Split", x, b.add("Concat", k, rest, axis=0), axis=axis, outputs=2)
         elif kind < 0.8:
-            b.add("Split", x, b.constant(b.r.integers(0, 4, parts)), axis=axis, outputs=parts, keep=0.1)
+            b.add(
+                "Split",
+                x,
+                b.constant(b.r.integers(0, 4, parts)),
+                axis=axis,
+                outputs=parts,
+                keep=0.1,
+            )
         else:
             b.add("Split", x, sizes(b, parts, 0, 6), axis=axis, outputs=parts, keep=0.1)
 
@@ -191,13 +238,23 @@ def slice_(b: Builder) -> None:
         axes = b.r.choice(rank, b.int(1, rank), replace=False) - (rank if b.chance(0.3) else 0)
         n = len(axes)
 
+        steps = [b.pick([1, 2, 3, -1, -2, -3]) if b.chance(0.6) else 1 for _ in range(n)]
+        # the runtime takes 2^63 - 1 to mean "to the end" for a backward end too, the standard does not
+        far = FAR if min(steps) > 0 else [-(2**63), -(10**9)]
+
         def bounds() -> Any:
             if b.chance(0.3):
                 return sizes(b, n, -9, 20)
-            return b.constant([b.pick([0, 1, 2, 3, -1, -2, -3, 5, -7, *FAR, -(2**63)]) for _ in range(n)])
+            return b.constant([b.pick([0, 1, 2, 3, -1, -2, -3, 5, -7, *far]) for _ in range(n)])
 
-        steps = b.constant([b.pick([1, 2, 3, -1, -2, -3]) for _ in range(n)]) if b.chance(0.6) else None
-        b.add("Slice", x, bounds(), bounds(), b.constant(axes), steps)
+        b.add(
+            "Slice",
+            x,
+            bounds(),
+            bounds(),
+            b.constant(axes),
+            b.constant(steps) if max(steps) > 1 or min(steps) < 0 else None,
+        )
 
 
 def pad(b: Builder) -> None:
@@ -209,7 +266,9 @@ def pad(b: Builder) -> None:
         low = -3 if mode == "constant" else 0
         pads = sizes(b, 2 * n, low, 4) if b.chance(0.4) else b.constant(b.r.integers(low, 4, 2 * n))
         axes = None if whole else b.constant([b.int(-rank, rank - 1)])
-        if mode in ("reflect", "wrap") and any(0 in v.shape or min(v.shape) < 6 for v in b.samples(x)):
+        if mode in ("reflect", "wrap") and any(
+            0 in v.shape or min(v.shape) < 6 for v in b.samples(x)
+        ):
             mode = "edge" if all(v.size for v in b.samples(x)) else "constant"
         b.add("Pad", x, pads, None, axes, mode=mode)
 
@@ -221,9 +280,16 @@ def reshape(b: Builder) -> None:
     rank, kind = b.rank(x) or 0, b.r.random()
     if kind < 0.3:
         keep = b.int(0, rank)
-        b.add("Reshape", x, b.constant([0] * keep + [-1] + ([1] if b.chance(0.2) else [])), keep=0.1)
+        b.add(
+            "Reshape", x, b.constant([0] * keep + [-1] + ([1] if b.chance(0.2) else [])), keep=0.1
+        )
     elif kind < 0.45:
-        b.add("Reshape", x, b.constant([b.pick([2, 3, 4, 1]), -1, *([b.int(1, 3)] if b.chance(0.3) else [])]), keep=0.1)
+        b.add(
+            "Reshape",
+            x,
+            b.constant([b.pick([2, 3, 4, 1]), -1, *([b.int(1, 3)] if b.chance(0.3) else [])]),
+            keep=0.1,
+        )
     elif kind < 0.6 and rank:
         order = b.r.permutation(rank)
         s = b.add("Gather", b.add("Shape", x), b.constant(order), axis=0)
@@ -263,7 +329,9 @@ def gather(b: Builder) -> None:
     rank, kind = b.rank(x) or 1, b.r.random()
     if kind < 0.5:
         low = b.pick([-1, -2, 0])
-        index = b.constant(b.r.integers(low, 2 if low == 0 else 0, b.pick([(), (2,), (2, 2), (0,)])))
+        index = b.constant(
+            b.r.integers(low, 2 if low == 0 else 0, b.pick([(), (2,), (2, 2), (0,)]))
+        )
         b.add("Gather", x, index, axis=b.int(-rank, rank - 1))
     elif kind < 0.7:
         axis = b.int(0, rank - 1)
@@ -302,7 +370,13 @@ def reduce(b: Builder) -> None:
     rank, kind = b.rank(x) or 1, b.r.random()
     if kind < 0.5:
         axes = b.constant([b.int(-rank, rank - 1)]) if b.chance(0.7) else None
-        b.add(b.pick(["ReduceSum", "ReduceMean", "ReduceProd", "ReduceL2"]), x, axes, keepdims=b.int(0, 1), noop_with_empty_axes=b.int(0, 1))
+        b.add(
+            b.pick(["ReduceSum", "ReduceMean", "ReduceProd", "ReduceL2"]),
+            x,
+            axes,
+            keepdims=b.int(0, 1),
+            noop_with_empty_axes=b.int(0, 1),
+        )
     elif kind < 0.7:
         b.add(b.pick(["ArgMax", "ArgMin"]), x, axis=b.int(-rank, rank - 1), keepdims=b.int(0, 1))
     elif kind < 0.85:
@@ -320,7 +394,11 @@ def select(b: Builder) -> None:
     if kind < 0.35:
         b.add("NonZero", x)
     elif kind < 0.6:
-        test = b.add("Greater", b.tensor("f", 1, 1) or b.constant([1, 0, 1], np.float32), b.constant(0, np.float32))
+        test = b.add(
+            "Greater",
+            b.tensor("f", 1, 1) or b.constant([1, 0, 1], np.float32),
+            b.constant(0, np.float32),
+        )
         if test and b.chance(0.5):
             b.add("Compress", x, test, axis=axis)
         else:
@@ -332,22 +410,39 @@ def select(b: Builder) -> None:
 def nms(b: Builder) -> None:
     x = b.tensor("f", 3, 3)
     if x and (n := b.add("Shape", x, start=1, end=2)) and (s := b.add("Shape", x, start=0, end=1)):
-        boxes = b.add("Expand", b.constant([[[0, 0, 1, 1.0]]], np.float32), b.add("Concat", s, n, b.constant([4]), axis=0))
+        boxes = b.add(
+            "Expand",
+            b.constant([[[0, 0, 1, 1.0]]], np.float32),
+            b.add("Concat", s, n, b.constant([4]), axis=0),
+        )
         scores = b.add("Transpose", x, perm=[0, 2, 1])
         limit = size(b, 0, 3)
         if boxes and scores:
-            b.add("NonMaxSuppression", boxes, scores, limit, b.constant(0.5, np.float32), b.constant(0.1, np.float32))
+            b.add(
+                "NonMaxSuppression",
+                boxes,
+                scores,
+                limit,
+                b.constant(0.5, np.float32),
+                b.constant(0.1, np.float32),
+            )
 
 
 def create(b: Builder) -> None:
     kind = b.r.random()
     if kind < 0.35:
         start, stop = scalar(b, size(b, -3, 9)), scalar(b, size(b, -3, 20))
-        step = b.constant(b.pick([1, 1, 2, 3, -1, -2])) if b.chance(0.8) else scalar(b, size(b, 1, 5))
+        step = (
+            b.constant(b.pick([1, 1, 2, 3, -1, -2])) if b.chance(0.8) else scalar(b, size(b, 1, 5))
+        )
         if start and stop and step:
             b.add("Range", start, stop, step)
     elif kind < 0.6:
-        b.add("ConstantOfShape", sizes(b, b.int(0, 3), 0, 9), value=helper.make_tensor("v", b.pick([1, 7]), [1], [1]))
+        b.add(
+            "ConstantOfShape",
+            sizes(b, b.int(0, 3), 0, 9),
+            value=helper.make_tensor("v", b.pick([1, 7]), [1], [1]),
+        )
     elif kind < 0.75:
         if x := b.tensor("i", 0, 2):
             b.add("OneHot", x, size(b, 1, 9), b.constant([0, 1], np.float32), axis=b.pick([-1, 0]))
@@ -361,7 +456,9 @@ def create(b: Builder) -> None:
 def shape(b: Builder) -> None:
     if x := b.tensor("fib"):
         rank = b.rank(x) or 0
-        b.add("Shape", x, start=b.pick([None, 0, -1, 1]), end=b.pick([None, None, rank, -1, 9])) if b.chance(0.8) else b.add("Size", x)
+        b.add(
+            "Shape", x, start=b.pick([None, 0, -1, 1]), end=b.pick([None, None, rank, -1, 9])
+        ) if b.chance(0.8) else b.add("Size", x)
 
 
 def elements(b: Builder) -> None:
@@ -374,7 +471,11 @@ def product(b: Builder) -> None:
         return
     if kind < 0.5:
         y = b.tensor("f", 1, 4)
-        b.add("MatMul", x, y) if b.chance(0.5) or b.rank(x) < 2 else b.add("MatMul", x, b.add("Transpose", x, perm=[*range(b.rank(x) - 2), b.rank(x) - 1, b.rank(x) - 2]))
+        b.add("MatMul", x, y) if b.chance(0.5) or b.rank(x) < 2 else b.add(
+            "MatMul",
+            x,
+            b.add("Transpose", x, perm=[*range(b.rank(x) - 2), b.rank(x) - 1, b.rank(x) - 2]),
+        )
     elif kind < 0.7:
         last = {v.shape[-1] for v in b.samples(x)}
         n = last.pop() if len(last) == 1 else b.int(1, 4)
@@ -382,15 +483,43 @@ def product(b: Builder) -> None:
     elif kind < 0.85:
         y = b.tensor("f", 2, 2)
         if y and b.rank(x) == 2:
-            b.add("Gemm", x, y, b.tensor("f", 0, 2) if b.chance(0.4) else None, transA=b.int(0, 1), transB=b.int(0, 1))
+            b.add(
+                "Gemm",
+                x,
+                y,
+                b.tensor("f", 0, 2) if b.chance(0.4) else None,
+                transA=b.int(0, 1),
+                transB=b.int(0, 1),
+            )
     else:
         y = b.tensor("f", 2, 2)
         if y and b.rank(x) == 2:
-            b.add("Einsum", x, y, equation=b.pick(["ij,jk->ik", "ij,kj->ik", "ij,ij->j", "ij,kl->jl"]))
+            b.add(
+                "Einsum", x, y, equation=b.pick(["ij,jk->ik", "ij,kj->ik", "ij,ij->j", "ij,kl->jl"])
+            )
 
 
 NODES: list[tuple[Any, float]] = [
-    (unary, 2), (binary, 5), (apart, 2), (transpose, 2), (flatten, 1), (squeeze, 2), (concat, 3), (split, 3),
-    (slice_, 4), (pad, 3), (reshape, 5), (repeat, 3), (gather, 3), (scatter, 1.5), (topk, 2), (reduce, 2.5),
-    (select, 3), (nms, 1), (create, 3), (shape, 1), (elements, 4), (product, 2.5),
+    (unary, 2),
+    (binary, 5),
+    (apart, 2),
+    (transpose, 2),
+    (flatten, 1),
+    (squeeze, 2),
+    (concat, 3),
+    (split, 3),
+    (slice_, 4),
+    (pad, 3),
+    (reshape, 5),
+    (repeat, 3),
+    (gather, 3),
+    (scatter, 1.5),
+    (topk, 2),
+    (reduce, 2.5),
+    (select, 3),
+    (nms, 1),
+    (create, 3),
+    (shape, 1),
+    (elements, 4),
+    (product, 2.5),
 ]

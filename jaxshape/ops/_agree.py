@@ -40,7 +40,7 @@ def agree(name: str, *sizes: Any) -> Any:
 
 
 def _why(name: str, own: Sequence[Any], verb: str, dims: Sequence[Any]) -> str:
-    """What is demanded, with the shapes where they are numbers; under a pattern sizes are stand-ins."""
+    """What is demanded, with the shapes if they are numbers; a pattern has stand-ins for sizes."""
     known = all(isinstance(d, int) for d in (*own, *dims))
     return f"{name} {written(own)} must {verb} {written(dims)}" if known else f"shape of {name}"
 
@@ -81,9 +81,13 @@ def broadcast_shape(why: str, *shapes: Sequence[Any]) -> tuple[Any, ...]:
 
 def wide(*dtypes: Any) -> np.dtype:
     """The dtype to compute in: the widest of these, float32 at least where they are floats."""
-    dtype = functools.reduce(np.promote_types, map(np.dtype, dtypes))
+    return functools.reduce(np.promote_types, map(_widened, dtypes))
+
+
+@functools.cache
+def _widened(dtype: Any) -> np.dtype:
     narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
-    return np.dtype(np.float32) if narrow else dtype
+    return np.dtype(np.float32) if narrow else np.dtype(dtype)
 
 
 def matmul(a: Any, b: Any) -> Any:

@@ -54,7 +54,7 @@ def in_floats(function: Callable[..., Any]) -> Callable[..., Any]:
         if x.dtype in HALF:
             return function(x.astype(FLOAT32), *rest, **attributes).astype(x.dtype)
         if is_integer(x.dtype):
-            return function(x.astype(canonical("float64")), *rest, **attributes).astype(x.dtype)
+            return function(x.astype(canonical("float64", x)), *rest, **attributes).astype(x.dtype)
         return function(x, *rest, **attributes)
 
     return wide

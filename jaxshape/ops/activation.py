@@ -189,7 +189,7 @@ def swish(x, /, *, alpha=1.0):
 def shrink(x, /, *, bias=0.0, lambd=0.5):
     """Move elements beyond lambd toward 0 by bias, set the others to 0; x (*D) -> (*D)."""
     xp = namespace(x)
-    y = x if is_float(x.dtype) else x.astype(canonical("float64"))
+    y = x if is_float(x.dtype) else x.astype(canonical("float64", x))
     y = xp.where(y < -lambd, y + bias, xp.where(y > lambd, y - bias, xp.zeros_like(y)))
     return y.astype(x.dtype)
 

@@ -53,14 +53,14 @@ def _unpacked(name, shape, heads, heads_name, rank):
     return n, heads, s, hidden // heads
 
 
-def attention_sizes(q, k, v, mask, past_key, past_value, lens, q_num_heads, kv_num_heads, pads):
+def attention_sizes(shapes, q_num_heads, kv_num_heads, pads=False):
     """The sizes on which all shapes agree (None: unknown); None where q, k, v have no known rank.
 
     With `pads` a mask may cover the first keys only.
     """
-    names = ("Q", "K", "V")
+    q, k, v, mask, past_key, past_value, lens = (*shapes, *(None,) * 4)[:7]
     rank = next((len(s) for s in (q, k, v) if s is not None), None)
-    for name, shape in zip(names, (q, k, v), strict=True):
+    for name, shape in zip("QKV", (q, k, v), strict=True):
         ranked(name, shape, 3, 4)
     for name, shape in (("past_key", past_key), ("past_value", past_value)):
         ranked(name, shape, 4)
@@ -138,7 +138,7 @@ def _attend(
         None if x is None else hostdims(x.shape)
         for x in (q, k, v, mask, past_key, past_value, lens)
     ]
-    sizes = attention_sizes(*given, q_num_heads, kv_num_heads, pads)
+    sizes = attention_sizes(given, q_num_heads, kv_num_heads, pads)
     assert sizes is not None
     xp, stored = namespace(q, k, v, mask, past_key, past_value, lens), q.dtype
     q = _heads(q, sizes.batch, sizes.q_heads, sizes.head)
@@ -250,7 +250,7 @@ def _types(
         s if t is None or s is not None else (None,) * 4
         for t, s in zip((past_key, past_value), rest[1:3], strict=True)
     ]
-    sizes = attention_sizes(*shapes, *rest, q_num_heads, kv_num_heads, pads)
+    sizes = attention_sizes((*shapes, *rest), q_num_heads, kv_num_heads, pads)
     dtypes = q.dtype, k.dtype, v.dtype, q.dtype
     if sizes is None:
         return tuple(TensorType(d, None) for d in dtypes)

@@ -14,6 +14,12 @@ from ._agree import ranked, reshape, shaped, wide
 from .norm import moments
 
 
+def _outputs(n_outputs, training):
+    """Refuse a number of outputs that a version does not have in use (1) or in training."""
+    if n_outputs not in (1, training):
+        raise ShapeError(f"gives 1 or {training} outputs, {n_outputs} are wanted")
+
+
 def _batchnorm(x, scale, b, mean, var, epsilon, momentum, training, spatial=1):
     """y as x; then (C,), or (C, *D) if not spatial: mean and var, running and of this batch."""
     xp = namespace(x, scale, b, mean, var)
@@ -41,27 +47,34 @@ def _batchnorm(x, scale, b, mean, var, epsilon, momentum, training, spatial=1):
 
 @op("BatchNormalization", since=1, host=True)
 def batchnorm_1(
-    x, scale, b, mean, var, /, *, consumed_inputs, epsilon=1e-5, is_test=0, momentum=0.9, spatial=1
-):
+    x, scale, b, mean, var, /, *, consumed_inputs, epsilon=1e-5, is_test=0, momentum=0.9, spatial=1,
+    n_outputs=1,
+):  # fmt: skip
     """Normalise x (N, C, *D) over all but C -> y, running mean, var (C,), batch mean, var (C,)."""
+    _outputs(n_outputs, 5)
     return _batchnorm(x, scale, b, mean, var, epsilon, momentum, not is_test, spatial)
 
 
 @op("BatchNormalization", since=6, host=True)
-def batchnorm_6(x, scale, b, mean, var, /, *, epsilon=1e-5, is_test=0, momentum=0.9, spatial=1):
+def batchnorm_6(
+    x, scale, b, mean, var, /, *, epsilon=1e-5, is_test=0, momentum=0.9, spatial=1, n_outputs=1
+):
     """Normalise x (N, C, *D) over all but C -> y, running mean, var (C,), batch mean, var (C,)."""
+    _outputs(n_outputs, 5)
     return _batchnorm(x, scale, b, mean, var, epsilon, momentum, not is_test, spatial)
 
 
 @op("BatchNormalization", since=7, host=True)
 def batchnorm_7(x, scale, b, mean, var, /, *, epsilon=1e-5, momentum=0.9, spatial=1, n_outputs=1):
     """Normalise x (N, C, *D) by mean, var (C,) -> y; by the batch's where five are wanted."""
+    _outputs(n_outputs, 5)
     return _batchnorm(x, scale, b, mean, var, epsilon, momentum, n_outputs > 1, spatial)
 
 
 @op("BatchNormalization", since=9, host=True)
 def batchnorm_9(x, scale, b, mean, var, /, *, epsilon=1e-5, momentum=0.9, n_outputs=1):
     """Normalise x (N, C, *D) by mean, var (C,) -> y; by the batch's where five are wanted."""
+    _outputs(n_outputs, 5)
     return _batchnorm(x, scale, b, mean, var, epsilon, momentum, n_outputs > 1)
 
 
@@ -72,4 +85,5 @@ def batchnorm_14(
     """Normalise x (N, C, *D) by mean, var (C,) -> y; in training by the batch's -> y, mean, var."""
     if n_outputs > 1 and not training_mode:
         raise ShapeError(f"gives 1 output where training_mode is 0, {n_outputs} are wanted")
+    _outputs(n_outputs, 3)
     return _batchnorm(x, scale, b, mean, var, epsilon, momentum, training_mode)[:3]

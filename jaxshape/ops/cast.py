@@ -68,7 +68,7 @@ def convert(x: Any, to: np.dtype, saturate: int = 1, round_mode: str = "up") -> 
         # holds every narrow type; made an integer, the largest float4 is an overflow to XLA
         x = x.astype(FLOAT32)
     if is_integer(to) and is_float(x.dtype) and to.name not in ("int32", "int64", "uint64"):
-        x = x.astype(canonical("int64"))  # drop high bits as from an integer, do not saturate
+        x = x.astype(canonical("int64", x))  # drop high bits as from an integer, do not saturate
     return x.astype(to)
 
 

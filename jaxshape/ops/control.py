@@ -1,11 +1,13 @@
 """If, Loop and Scan: operators whose attributes are graphs, seen here as functions.
 
-On the host they are Python's own `if` and `for`. Under jit they are `lax.cond`, `lax.scan` and `lax.while_loop`, which
-want shapes that do not change. Traced, they are joins and fixpoints (see `_join.py`).
+On the host they are Python's own `if` and `for`. Under jit they are `lax.cond`, `lax.scan` and
+`lax.while_loop`, which want shapes that do not change. Traced, they are joins and fixpoints (see
+`_join.py`).
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import jax
@@ -16,7 +18,7 @@ from jax import lax
 from .. import _facts
 from .._branch import branch, mark, tentative
 from .._device import canonical, to_device
-from .._error import ShapeError, UnsupportedError
+from .._error import JaxshapeError, ShapeError, UnsupportedError
 from .._host import DimArray, is_host
 from .._join import elem_type, join, rename, stable
 from .._op import Static, op
@@ -79,7 +81,9 @@ def _on_device(values: Any) -> Any:
 
 @op("Loop", since=1, host=True, traced=True)
 def loop(m: Static = None, cond: Static = None, /, *v_initial, body):
-    """Repeat body while cond and fewer than m times: carried values -> their final ones, then scans (trips, *)."""
+    """Repeat body while cond and fewer than m times: carried values -> their final ones, then scans
+    (trips, *).
+    """
     if all(x is None or isinstance(x, list) or is_host(x) for x in (m, cond)):
         if all(map(_hosted, v_initial)):
             return _loop_on_host(m, cond, v_initial, body)
@@ -100,16 +104,20 @@ def _loop_on_host(m: Any, cond: Any, carry: Any, body: Any) -> Any:
         rounds.append([np.asarray(y) for y in outs[n:]])
     if rounds:
         return *carry, *(np.stack(ys) for ys in zip(*rounds, strict=True))
-    sizes: dict[Any, int] = {}
-    for given, value in zip(body.graph.inputs[2:], carry, strict=True):
-        sizes.update(zip(given.type.dims or (), getattr(value, "shape", ()), strict=False))
-    return *carry, *(_no_rounds(o.type, sizes) for o in body.graph.outputs[n + 1 :])
+    return *carry, *(_no_rows(body, carry) if body.n_outputs - 1 > n else ())
 
 
-def _no_rounds(declared: Any, sizes: dict[Any, int]) -> Any:
-    """The scan of a loop that never ran: no rows of what the graph declares; `sizes` are those of its inputs."""
-    shape = [d if isinstance(d, int) else sizes.get(d, 0) for d in declared.dims or ()]
-    return np.zeros((0, *shape), declared.dtype or np.float32)
+def _no_rows(body: Any, carry: Any) -> list[Any]:
+    """The scans of a loop that never ran: no rows, of what the first round would have given."""
+    n = len(carry) + 1
+    try:
+        rows = body(np.zeros((), np.int64), np.asarray(True), *carry)[n:]
+        return [np.zeros((0, *np.shape(y)), y.dtype) for y in rows]
+    except JaxshapeError:  # that round is impossible: as the graph declares it
+        types = [o.type for o in body.graph.outputs[n:]]
+        shapes = [[d if isinstance(d, int) else 0 for d in t.dims or ()] for t in types]
+        dtypes = [t.dtype or np.float32 for t in types]
+        return [np.zeros((0, *s), d) for s, d in zip(shapes, dtypes, strict=True)]
 
 
 def _loop_under_jit(m: Any, cond: Any, carry: Any, body: Any) -> Any:
@@ -137,7 +145,9 @@ def _loop_under_jit(m: Any, cond: Any, carry: Any, body: Any) -> Any:
 
 
 def _loop_by_scan(trips: int, cond: Any, carry: Any, body: Any) -> Any:
-    """A loop of known length; where its condition may end it sooner, rounds after that leave the carry alone."""
+    """A loop of known length; where its condition may end it sooner, rounds after that leave the
+    carry alone.
+    """
     n, int64 = len(carry), canonical("int64")
     if cond is None or (is_host(cond) and _truth(cond)):
         if 0 < trips <= UNROLLED and (exact := _rounds_under_jit(trips, carry, body)):
@@ -172,7 +182,9 @@ def _loop_by_scan(trips: int, cond: Any, carry: Any, body: Any) -> Any:
 
 
 def _rounds_under_jit(trips: int, carry: Any, body: Any) -> Any:
-    """A short loop round by round, as it was traced, where it is known of each round whether it runs; else None."""
+    """A short loop round by round, as it was traced, where it is known of each round whether it
+    runs; else None.
+    """
     n, rounds, keep = len(carry), [], np.asarray(True)
     for i in range(trips):
         if not is_host(keep):
@@ -186,7 +198,9 @@ def _rounds_under_jit(trips: int, carry: Any, body: Any) -> Any:
 
 
 def _known_keep(carry: Any, body: Any) -> bool | None:
-    """What the body answers to "go on?" where that is known beforehand, given that it was True before."""
+    """What the body answers to "go on?" where that is known beforehand, given that it was True
+    before.
+    """
     found: list[Any] = []
 
     def probe(trip, values):
@@ -220,15 +234,24 @@ def _(m, cond, /, *v_initial, body):
         and (exact := _unrolled(trips, start, v_initial, body))
     ):
         return exact
+    happens = _first_round(m, trips, start)
     before = mark()
 
     def step(carry):
         keep, *outs = body(TensorType("int64", ()), *carry)
         return [keep, *outs[:n]], outs[n:]
 
-    (keep, *carry), scans = stable(step, [start, *v_initial], "Loop_size")
+    with contextlib.nullcontext() if happens else branch():  # what the body demands if it runs
+        try:
+            (keep, *carry), scans = stable(step, [start, *v_initial], "Loop_size")
+        except ShapeError:
+            if happens:
+                raise
+            happens, keep, scans = False, None, [UNKNOWN] * (body.n_outputs - 1 - n)
     sure = is_host(keep) and _truth(keep) is True
-    if trips is None:
+    if happens is False:
+        length, carry = 0, v_initial
+    elif trips is None:
         length = _facts.count("Loop_trips")
     elif sure and _facts.at_least(trips, 0):
         length = trips
@@ -236,6 +259,13 @@ def _(m, cond, /, *v_initial, body):
         length = _facts.count("Loop_trips", most=trips if _facts.at_least(trips, 0) else None)
     rows = [_stacked(elem_type(y), length) for y in scans]
     return tuple(rename([*carry, *rows], before, "Loop_size", keep=[length]))
+
+
+def _first_round(m: Any, trips: Any, start: Any) -> bool | None:
+    """Whether a loop runs its body at all; None where that is undecided."""
+    begins = _truth(start) if is_host(start) else None
+    enough = True if m is None else None if trips is None else _facts.at_least(trips, 1)
+    return False if False in (begins, enough) else begins and enough
 
 
 def _stacked(t: Any, length: Any, axis: int = 0) -> Any:
@@ -281,7 +311,9 @@ def scan_9(
     scan_output_axes=None,
     scan_output_directions=None,
 ):
-    """Run body over slices of the scanned inputs, carrying states -> final states, then stacked outputs."""
+    """Run body over slices of the scanned inputs, carrying states -> final states, then stacked
+    outputs.
+    """
     n = len(initial_state_and_scan_inputs) - num_scan_inputs
     states, xs = initial_state_and_scan_inputs[:n], initial_state_and_scan_inputs[n:]
     axes, backward = (
@@ -345,13 +377,16 @@ def _(
     out_axes = _per_input(scan_output_axes, body.n_outputs - n)
     before = mark()
     length, slices = _sliced(xs, _per_input(scan_input_axes, len(xs)))
-    carry, ys = _settled(body, states, slices)
+    with contextlib.nullcontext() if _facts.at_least(length, 1) else branch():
+        carry, ys = _settled(body, states, slices)
     rows = [_stacked(elem_type(y), length, axis) for y, axis in zip(ys, out_axes, strict=True)]
     return tuple(rename([*carry, *rows], before, "Scan_size", keep=[length]))
 
 
 def _settled(body: Any, states: Any, slices: Any) -> Any:
-    """The types of states and outputs, given that the standard wants each of the same shape in every round."""
+    """The types of states and outputs, given that the standard wants each of the same shape in
+    every round.
+    """
     carry, outs = [elem_type(v) for v in states], []
     for _ in range(4):
         outs = body(*carry, *slices)
@@ -396,7 +431,9 @@ def _sliced(xs: Any, axes: Any) -> Any:
 def scan_8(
     sequence_lens=None, /, *initial_state_and_scan_inputs, body, num_scan_inputs, directions=None
 ):
-    """Run body over axis 1 for each batch row of axis 0 -> states (N, *), outputs (N, length, *), zeros past the end."""
+    """Run body over axis 1 for each batch row of axis 0 -> states (N, *), outputs (N, length, *),
+    zeros past the end.
+    """
     lens = None if sequence_lens is None else np.asarray(sequence_lens)
     if not all(map(_hosted, initial_state_and_scan_inputs)):
         if lens is not None:

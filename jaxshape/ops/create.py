@@ -165,7 +165,7 @@ def range_11(start: Static, limit: Static, delta: Static, /):
 def range_27(start: Static, limit: Static, delta: Static, /, *, stash_type=1):
     """Count from start () to limit () by delta (); 16-bit floats are computed in stash_type."""
     values = count_up(*stashed(start, limit, delta, stash_type))
-    return values.astype(start.dtype if namespace(values) is np else canonical(start.dtype))
+    return values.astype(canonical(start.dtype, values))
 
 
 def stashed(start: Any, limit: Any, delta: Any, stash_type: int) -> tuple[Any, ...]:
@@ -203,7 +203,7 @@ def _window(name: str, a: float, b: float, c: float) -> None:
         t = i * (2 * math.pi) / turn
         dtype = dtype_of(output_datatype)
         samples = c * xp.cos(2 * t) - b * xp.cos(t) + a  # in this order the peak is exactly 1
-        return samples.astype(dtype if xp is np else canonical(dtype))
+        return samples.astype(canonical(dtype, i))
 
     @window.shape_rule(rankless=True)  # because a size that is not known yet is a size all the same
     def _(size, /, *, output_datatype=1, periodic=1):

@@ -7,11 +7,14 @@ draws, without one it comes from JAX; the same each time in both cases.
 
 from __future__ import annotations
 
+import math
+
 import jax
 import numpy as np
 
 from .._device import canonical
 from .._error import ShapeError
+from .._facts import same
 from .._host import is_host, namespace
 from .._op import op
 from .._value import TensorType
@@ -98,7 +101,9 @@ def _kept(dtype=None):
 
     def rule(x, ratio=None, training_mode=None, /, **_):
         for name, v in (("ratio", ratio), ("training_mode", training_mode)):
-            ranked(name, None if v is None else v.shape, 0, 1)
+            if v is not None and v.shape is not None:
+                ranked(name, v.shape, 0, 1)
+                same(math.prod(v.shape), 1, f"{name} is one element")
         return x, TensorType(dtype or x.dtype, x.shape)
 
     return rule

@@ -123,7 +123,7 @@ def power(x, y, /):
     if is_float(x.dtype):
         work = y.dtype if y.dtype == np.float64 else FLOAT32 if x.dtype in HALF else x.dtype
     elif is_float(y.dtype):
-        work = canonical("float64")
+        work = canonical("float64", x, y)
     else:
         return _integer_power(x, y)
     return namespace(x, y).power(x.astype(work), y.astype(work)).astype(x.dtype)
@@ -131,7 +131,7 @@ def power(x, y, /):
 
 def _integer_power(x: Any, y: Any) -> Any:
     """Integers to integer powers, wrapping; 1/x**n truncates to 0 but for x = 1 and x = -1."""
-    xp, work = namespace(x, y), canonical("int64")
+    xp, work = namespace(x, y), canonical("int64", x, y)
     base, exponent = x.astype(work), y.astype(work)
     negative = exponent < 0
     positive = xp.power(base, xp.where(negative, 0, exponent))

@@ -30,7 +30,7 @@ def _precision(softmax_precision, dtype):
 def _sizes(q, k, v):
     for name, shape in zip("QKV", (q, k, v), strict=True):
         ranked(name, shape, 4)
-    return attention_sizes(q, k, v, None, None, None, None, None, None, False)
+    return attention_sizes((q, k, v), None, None)
 
 
 def _modified(graph, x, name):

@@ -155,7 +155,7 @@ def one_hot(indices: Any, depth: Any, values: Any, axis: int, wrap: bool) -> Any
     axis %= len(shape)
     xp = namespace(indices, values)
     if indices.dtype != np.uint64:  # whose upper half is no int64
-        indices = indices.astype(canonical("int64"))
+        indices = indices.astype(canonical("int64", indices))
     indices = xp.expand_dims(indices, axis)
     size = shape[axis] if xp is np else to_export(shape[axis])
     classes = xp.arange(size, dtype=indices.dtype)

@@ -6,7 +6,6 @@ over must agree.
 
 from __future__ import annotations
 
-
 from .._device import canonical
 from .._facts import same
 from .._host import namespace
@@ -43,7 +42,7 @@ def _scaled(x, factor):
     if factor == 1:
         return x
     if is_integer(x.dtype) and factor != int(factor):
-        return (x.astype(canonical("float64")) * factor).astype(x.dtype)
+        return (x.astype(canonical("float64", x)) * factor).astype(x.dtype)
     return x * (int(factor) if is_integer(x.dtype) else factor)
 
 

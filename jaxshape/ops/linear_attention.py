@@ -7,11 +7,14 @@ inputs are.
 
 from __future__ import annotations
 
+import functools
+import operator
+
 import numpy as np
 from jax import lax
 
 from .._error import ShapeError
-from .._facts import divisible, equal
+from .._facts import divisible, equal, least
 from .._host import namespace
 from .._op import op
 from .._symbol import hostdims, to_export
@@ -27,8 +30,9 @@ RULES = {  # which of decay and beta a rule takes
 }
 
 
-def _sizes(q, k, v, past, decay, beta, q_num_heads, kv_num_heads, update_rule):
+def _sizes(shapes, q_num_heads, kv_num_heads):
     """Batch, length, dk and dv, on which the inputs' shapes agree; None is an unknown shape."""
+    q, k, v, past, decay, beta = shapes
     if q_num_heads < 1 or kv_num_heads < 1 or q_num_heads % kv_num_heads:
         raise ShapeError(
             f"q_num_heads {q_num_heads} is no positive multiple of kv_num_heads {kv_num_heads}"
@@ -82,7 +86,7 @@ def linear_attention(
     _check(update_rule, decay, beta)
     inputs = (query, key, value, past_state, decay, beta)
     shapes = [None if x is None else hostdims(x.shape) for x in inputs]
-    n, t, dk, dv = _sizes(*shapes, q_num_heads, kv_num_heads, update_rule)
+    n, t, dk, dv = _sizes(shapes, q_num_heads, kv_num_heads)
     xp, float32 = namespace(*inputs), np.dtype(np.float32)
     groups = q_num_heads // kv_num_heads
 
@@ -96,10 +100,10 @@ def linear_attention(
         steps(value, kv_num_heads, dv),
     ]
     if decay is not None:  # one for each head, or for each of its dk rows
-        each = 1 if equal(shapes[4][2], kv_num_heads) else dk
+        each = 1 if equal(hostdims(decay.shape)[2], kv_num_heads) else dk
         xs.append(xp.exp(steps(decay, kv_num_heads, each, 1)))
     if beta is not None:
-        xs.append(steps(beta, shapes[5][2], 1))
+        xs.append(steps(beta, hostdims(beta.shape)[2], 1))
     if past_state is None:
         state = xp.zeros([to_export(d) for d in (n, kv_num_heads, dk, dv)], float32)
     else:
@@ -126,7 +130,7 @@ def _(
 ):  # fmt: skip
     _check(update_rule, decay, beta)
     shapes = [None if t is None else t.shape for t in (query, key, value, past_state, decay, beta)]
-    n, t, dk, dv = _sizes(*shapes, q_num_heads, kv_num_heads, update_rule)
+    n, t, dk, dv = _sizes(shapes, q_num_heads, kv_num_heads)
     stored = query if past_state is None else past_state
     return (
         TensorType(query.dtype, (n, t, q_num_heads * dv)),
@@ -149,6 +153,7 @@ def _conv_sizes(x, w, b, past):
     c = agree("CausalConv_channels", xc, wc, pc, (b or none)[0])
     agree("channels of weight in one group", one, 1)
     k = agree("CausalConv_kernel", k, None if pk is None else pk + 1)
+    least(k, 1, "size of the kernel")
     return n, c, agree("CausalConv_length", xl), k
 
 
@@ -174,7 +179,8 @@ def causal_conv(x, weight, bias=None, past_state=None, /, *, activation="none"):
 def _along(x, w, length, k):
     """Sums over k neighbours of x (N, C, L+k-1) times w (C, 1, k): (N, C, L)."""
     if isinstance(k, int) and k <= 16:  # multiply and add, which XLA fuses, is faster by far
-        return sum(x[:, :, i : i + length] * w[:, :, i] for i in range(k))
+        parts = [x[:, :, i : i + length] * w[:, :, i] for i in range(k)]
+        return functools.reduce(operator.add, parts)
     if namespace(x) is np:
         return np.einsum("nclk,ck->ncl", np.lib.stride_tricks.sliding_window_view(x, k, 2), w[:, 0])
     return lax.conv_general_dilated(

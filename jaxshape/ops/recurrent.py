@@ -177,28 +177,34 @@ def _run(
     directions, k = _directions(direction), len(cell.activations)
     chosen = _functions(cell, activations, activation_alpha, activation_beta, len(directions))
     clipped = (lambda v: v) if clip is None else (lambda v: xp.clip(v, -clip, clip))
-    # gates are clipped; the state on its way out, through the third function, is not, as in onnxruntime
+    # what goes into gates is clipped; the state that goes through the third function is not,
+    # as in onnxruntime
     functions = [
         lambda v, f=f, i=i: f(xp, clipped(v) if i % k < 2 else v) for i, f in enumerate(chosen)
     ]
-    if layout:
-        x, h, c = (None if v is None else xp.swapaxes(v, 0, 1) for v in (x, h, c))
-    x, w, r, b, h, c, p = (None if v is None else v.astype(dtype) for v in (x, w, r, b, h, c, p))
+    n = len(directions)
+
+    def placed(v, *dims):
+        """A value in the dtype to compute in, its sequence or directions first; zeros for None."""
+        if v is None:
+            return xp.zeros([to_export(d) for d in dims], dtype)
+        return (xp.swapaxes(v, 0, 1) if layout and v.ndim == 3 else v).astype(dtype)
+
+    x, w, r = placed(x), w.astype(dtype), r.astype(dtype)
+    h, c = (placed(v, n, sizes.batch, sizes.hidden) for v in (h, c))
+    b = placed(b, n, 2 * cell.gates * sizes.hidden)
     xs = []
     if lens is not None:
-        steps = xp.arange(x.shape[0]).astype(lens.dtype)
+        steps = xp.arange(to_export(sizes.length)).astype(lens.dtype)
         xs.append(xp.expand_dims(steps[:, None] < lens, 2))
-    none = xp.zeros((to_export(sizes.batch), to_export(sizes.hidden)), dtype)
     ys, lasts = [], []
     for d, reverse in enumerate(directions):
-        bias = xp.zeros((to_export(2 * cell.gates * sizes.hidden),), dtype) if b is None else b[d]
-        wb, rb = xp.split(bias, 2)
-        act = functions[d * k : (d + 1) * k]
-        step = cell.build(xp, r[d].T, rb, None if p is None else p[d], act, **options)
-        state = tuple(none if v is None else v[d] for v in (h, c)[: cell.states])
-        last, y = scan(
-            functools.partial(_advance, xp, step), state, [x @ w[d].T + wb, *xs], reverse
-        )
+        wb, rb = xp.split(b[d], 2)
+        peephole = None if p is None else p[d].astype(dtype)
+        step = cell.build(xp, r[d].T, rb, peephole, functions[d * k : (d + 1) * k], **options)
+        state = (h[d], c[d])[: cell.states]
+        gates = x @ w[d].T + wb
+        last, y = scan(functools.partial(_advance, xp, step), state, [gates, *xs], reverse)
         ys.append(y)
         lasts.append(last)
     y = xp.stack(ys, axis=1)  # (length, directions, batch, hidden)

@@ -190,7 +190,7 @@ def _position(x: Any, axis: int, keepdims: int, last: int, name: str) -> Any:
     """Where the extreme along an axis is: the first, or the last of several."""
     xp, axis = namespace(x), axis_of(axis, x.ndim)
     found = getattr(xp, name)(xp.flip(x, axis) if last else x, axis)
-    found = found.astype(canonical("int64"))
+    found = found.astype(canonical("int64", x))
     if last:
         found = size_along(x.astype(found.dtype), (axis,)) - 1 - found
     return xp.expand_dims(found, axis) if keepdims else found

@@ -13,8 +13,9 @@ from ._agree import ranked, reshape, shaped, wide, written
 from ._axes import axis_in
 
 
-def _rotary_sizes(x, cos, sin, ids, num_heads, rotary_embedding_dim):
+def _rotary_sizes(shapes, num_heads, rotary_embedding_dim):
     """x's shape as (N, S, H, E), and half the number of elements that turn."""
+    x, cos, sin, ids = shapes
     ranked("X", x, 3, 4)
     if len(x) == 3:
         if not num_heads or num_heads < 1:
@@ -66,7 +67,7 @@ def rotary(
     """Turn pairs of x (N, H, S, E) or (N, S, H*E) by the angles of their positions -> as x."""
     inputs = (x, cos_cache, sin_cache, position_ids)
     shapes = [None if v is None else hostdims(v.shape) for v in inputs]
-    (n, s, heads, size), half = _rotary_sizes(*shapes, num_heads, rotary_embedding_dim)
+    (n, s, heads, size), half = _rotary_sizes(shapes, num_heads, rotary_embedding_dim)
     xp, dtype, half = namespace(*inputs), wide(x.dtype), to_export(half)
     cos, sin = (
         xp.expand_dims(_at(xp, cache, position_ids).astype(dtype), 2)
@@ -101,7 +102,7 @@ def _(
     x, cos_cache, sin_cache, position_ids=None, /, *, num_heads=None, rotary_embedding_dim=0, **_
 ):
     shapes = [None if t is None else t.shape for t in (x, cos_cache, sin_cache, position_ids)]
-    _rotary_sizes(*shapes, num_heads, rotary_embedding_dim)
+    _rotary_sizes(shapes, num_heads, rotary_embedding_dim)
     return x
 
 

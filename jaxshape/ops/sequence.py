@@ -1,8 +1,8 @@
 """Sequences and optionals: Python lists and None.
 
-A sequence whose length is known while tracing is a list of values; otherwise a `SequenceType`, whose element type holds
-of every element, with None for each size in which elements may differ. An empty sequence traces as a `SequenceType` of
-length 0, which keeps the dtype.
+A sequence whose length is known while tracing is a list of values; otherwise a `SequenceType`,
+whose element type holds of every element, with None for each size in which elements may differ. An
+empty sequence traces as a `SequenceType` of length 0, which keeps the dtype.
 """
 
 from __future__ import annotations
@@ -159,7 +159,9 @@ def _(input_sequence, /):
 
 @op("SplitToSequence", since=11, host=True)
 def split_to_sequence(input, split: Static = None, /, *, axis=0, keepdims=1):
-    """Cut input (..., n, ...) along axis into parts of split () or (k,) sizes; into single slices without it."""
+    """Cut input (..., n, ...) along axis into parts of split () or (k,) sizes; into single slices
+    without it.
+    """
     n = input.shape[axis]
     ends = _ends(n, split)
     parts = namespace(input).split(input, ends[:-1], axis=axis)
@@ -260,7 +262,9 @@ def _(input_sequence, /, *, axis, new_axis=0):
 
 @op("SequenceMap", since=17, host=True, traced=True)
 def sequence_map(input_sequence, /, *additional_inputs, body):
-    """Run body on each element (of all inputs that are sequences, together) -> sequences of the results."""
+    """Run body on each element (of all inputs that are sequences, together) -> sequences of the
+    results.
+    """
     rows = []
     for i in range(len(input_sequence)):
         rest = [x[i] if isinstance(x, list) else x for x in additional_inputs]

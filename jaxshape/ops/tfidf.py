@@ -85,8 +85,8 @@ def _tokens(x: Any, vocabulary: np.ndarray) -> Any:
         numbers = {token: i for i, token in enumerate(vocabulary)}
         found = [numbers.get(w, -1) for w in words(x)]
         return np.array(found, np.int64).reshape(x.shape)
-    at, known = _find(vocabulary, x.astype(canonical("int64")))
-    return namespace(x).where(known, at, -1).astype(canonical("int64"))
+    at, known = _find(vocabulary, x.astype(canonical("int64", x)))
+    return namespace(x).where(known, at, -1).astype(canonical("int64", x))
 
 
 @op("TfIdfVectorizer", since=9, host=True)
@@ -110,9 +110,9 @@ def tfidf(
         tokens = _tokens(rows, trie.vocabulary)
         total = _counted(tokens, trie, columns, k, min_gram_length, max_gram_length, max_skip_count)
     if mode != "TF":
-        weight = _weights(weights, ngram_indexes, k)
-        total = (total > 0) * xp.asarray(weight) if mode == "IDF" else total * xp.asarray(weight)
-    return total.astype(np.float32).reshape((*x.shape[:-1], k))
+        total = xp.minimum(total, 1) if mode == "IDF" else total
+        total = total * xp.asarray(_weights(weights, ngram_indexes, k))
+    return total.reshape((*x.shape[:-1], k))
 
 
 def _counted(
