@@ -37,6 +37,8 @@ if _TYPE_CHECKING:
     from ._sweep import Sweep as Sweep
     from ._trace import Trace as Trace
     from ._trace import trace as trace
+    from ._validate import Report as Report
+    from ._validate import validate as validate
     from ._value import MapType as MapType
     from ._value import OptionalType as OptionalType
     from ._value import SequenceType as SequenceType
@@ -69,6 +71,8 @@ _HOMES = {
     "Sweep": "_sweep",
     "Trace": "_trace",
     "trace": "_trace",
+    "Report": "_validate",
+    "validate": "_validate",
     "MapType": "_value",
     "OptionalType": "_value",
     "SequenceType": "_value",

@@ -29,13 +29,14 @@ def _here() -> _facts.Facts:
 def tentative() -> Iterator[Trial]:
     """Drop what is demanded and minted inside, unless `keep()` is called on what this gives."""
     facts, trial = _here(), Trial()
-    before, minted = facts.snapshot(), facts.minted
+    before, minted, walks = facts.snapshot(), facts.minted, len(facts.walks)
     try:
         yield trial
     finally:
         if not trial.kept:
             facts.restore(before)
             facts.minted = minted
+            del facts.walks[walks:]
 
 
 @contextlib.contextmanager

@@ -150,19 +150,20 @@ def keywords(
     closures.
     """
     attributes = {
-        name: attribute(value, node, scope, interpreter) for name, value in node.attrs.items()
+        name: attribute(name, value, node, scope, interpreter)
+        for name, value in node.attrs.items()
     }
     checked = op.check(len(inputs), [x is not None for x in inputs], attributes)
     return {**checked, "n_outputs": len(node.outputs)} if op.wants_outputs else checked
 
 
-def attribute(value: Any, node: Node, scope: Scope, interpreter: Interpreter) -> Any:
+def attribute(name: str, value: Any, node: Node, scope: Scope, interpreter: Interpreter) -> Any:
     if isinstance(value, Stored):
         return interpreter.tensor(value)
     if isinstance(value, Graph):
-        return Body(value, scope, interpreter, node.label)
+        return Body(value, scope, interpreter, f"{node.label}/{name}")
     if isinstance(value, tuple) and value and isinstance(value[0], (Stored, Graph)):
-        return tuple(attribute(v, node, scope, interpreter) for v in value)
+        return tuple(attribute(name, v, node, scope, interpreter) for v in value)
     return value
 
 

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
-from ._dim import Dim, Scalar, interval, lower, mangled, symbol
+from ._dim import Dim, Scalar, interval, lower, mangled, minimum, symbol
 from ._report import Demand
 from ._solve import numeric
 from ._store import Store
@@ -20,6 +20,7 @@ class Mint(Store):
     def __init__(self) -> None:
         super().__init__()
         self.minted = 0
+        self.walks: list[Any] = []  # of subgraphs and functions: (graph, scope, path)
         self.definitions: dict[Dim, Dim] = {}  # fresh name -> the long formula it stands for
         self._defined: dict[Dim, Dim] = {}
         self._most: dict[Dim, Scalar] = {}
@@ -113,16 +114,18 @@ class Mint(Store):
             if type(fact.left) is int and self.at_least(fact.left, d):
                 high = fact.left if high is None else min(high, fact.left)
         if high is None and self._most:
-            tops: Any = d
+            known: dict[Any, list[Scalar]] = {}  # a size may stand for several that were minted
+            for made, most in self._most.items():
+                known.setdefault(self.simplify(made), []).append(most)
+            tops: Any = self.simplify(d)
             for _ in range(8):
-                limits = (
-                    {s: self._most[s] for s in tops.symbols if s in self._most}
-                    if type(tops) is Dim
-                    else {}
-                )
+                symbols = tops.symbols if type(tops) is Dim else ()
+                limits = {s: minimum(*known[s]) for s in symbols if s in known}
                 if not limits:
                     break
                 tops = tops.substitute(limits)
-            if tops is not d and self.at_least(tops, d):
+            atom = tops.atom if type(tops) is Dim else None
+            least_of = atom.args if atom is not None and atom.kind == "min" else (tops,)
+            if tops is not d and all(self.at_least(top, d) for top in least_of):
                 return low, self.simplify(tops)
         return low, high

@@ -10,10 +10,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable
+from fractions import Fraction
 from typing import Any
 
 from ._decide import verdict
 from ._dim import Atom, Dim, Scalar, make, text
+from ._evaluate import construct
 from ._fit import fit
 from ._require import Requirement
 from ._solve import primitive
@@ -96,12 +98,12 @@ def report(
             add(e.source, "%", *_divided(world, d, e.divides, plain), e.proved)
         else:
             alone = type(d) is Dim and len(d.terms) == 1
-            sides = (plain(_monic(d)), 0) if alone else (plain(e.left), plain(e.right))
+            sides = (plain(_monic(d)), 0) if alone else _equated(plain(e.left), plain(e.right))
             add(e.source, "==", *sides, e.proved)
     for e in above:
         d = world.forward(e.left) - world.forward(e.right)
         if e.source is not None and not verdict(d).sign and not implied(e):
-            add(e.source, ">=", plain(e.left), plain(e.right), e.proved)
+            add(e.source, ">=", *_compared(plain(e.left - e.right)), e.proved)
     for demands, source in choices:
         answers = [holds(d) for d in demands]
         if True not in answers:
@@ -117,6 +119,31 @@ def report(
 def _monic(d: Dim) -> Scalar:
     """The one term of d, without its coefficient."""
     return make({mono: 1 for mono in primitive(d)[0].terms})
+
+
+def _equated(left: Scalar, right: Scalar) -> tuple[Scalar, Scalar]:
+    """The sides of left == right, without a common factor or minus signs before everything."""
+    terms = [k for x in (left, right) for k in (x.terms.values() if type(x) is Dim else (x,)) if k]
+    if all(type(k) is int for k in terms) and terms:
+        factor = math.gcd(*terms) * (-1 if max(terms) < 0 else 1)
+        left, right = left * Fraction(1, factor), right * Fraction(1, factor)
+    return left, right
+
+
+def _compared(d: Scalar) -> tuple[Scalar, Scalar]:
+    """The sides of d >= 0, without minus signs and without numbers that decide nothing."""
+    if type(d) is not Dim:
+        return d, 0
+    left = make({m: k for m, k in d.terms.items() if k > 0})
+    right = left - d
+    if type(left) is Dim and left.constant and type(right) is not Dim:
+        left, right = left - left.constant, right - left.constant
+    atom = left.atom if type(left) is Dim else None
+    if atom is not None and atom.kind in ("max", "min") and type(right) is int:
+        biggest = atom.kind == "max"  # a number that is too small, or that is no obstacle
+        args = [x for x in atom.args if type(x) is not int or (x >= right) is biggest]
+        left = construct(atom.kind, args) if args else left
+    return left, right
 
 
 def _positive(t: Dim, e: Scalar) -> tuple[Scalar, Scalar]:

@@ -47,7 +47,7 @@ class Requirement:
         return frozenset().union(*sides, *[r.symbols for r in self.alternatives])
 
     def holds(self, env: Mapping[str, Any]) -> Any:
-        """Whether it holds for these values of its symbols, element by element where they are arrays.
+        """Whether it holds for these values of its symbols; of arrays, element by element.
 
         KeyError where one is missing.
         """

@@ -57,7 +57,7 @@ class Sweep(Mapping[str, np.ma.MaskedArray]):
         }
         self._others = [name for name in trace if name not in self._types]
         self._requirements = trace.requirements
-        facts = trace._tracer.facts
+        facts = trace._facts
         self._derived = _derived(self._given, self._requirements, facts.definitions)
         self._names = self._given.keys() | self._derived.keys()
         self._demands = [

@@ -4,7 +4,7 @@ returns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,62 +15,31 @@ from ._bind import bind_inputs
 from ._dim import Dim, symbol
 from ._error import ShapeError, UnknownValueError
 from ._facts import Facts, Requirement
-from ._host import is_host, type_of
+from ._host import type_of
 from ._interpret import Scope, enter
 from ._model import Model, load
-from ._simplify import simplified
 from ._sweep import Sweep
-from ._tracer import Missing, Tracer
+from ._tracer import Tracer
 from ._value import TensorType
+from ._values import Values, inner
 from ._write import annotated
 
 
-class Trace(Mapping[str, Any]):
+class Trace(Values):
     """The result of tracing: a mapping from the name of each value of the graph to its type.
 
-    `str(trace)` is a table; in Jupyter it shows itself. Names of values inside subgraphs are under
-    `trace.inner(...)`.
+    `str(trace)` is a table; in Jupyter it shows itself.  Values inside subgraphs and functions are
+    in `inner`.
 
     Attributes:
       model: the traced `Model`.
-      requirements: what must hold or the model cannot run, each with the node that demands it.
-      bounds: least and greatest value of every size that depends on data, by its name.
     """
 
     def __init__(self, model: Model, tracer: Tracer, scope: Scope, given: dict[str, Any]):
+        super().__init__(model.graph, scope, tracer.facts)
         self.model = model
-        self._tracer, self._scope, self._given = tracer, scope, given
-        self._cache: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        """The type of a value: a `TensorType`, or a `SequenceType`, `OptionalType`, `MapType`.
-
-        Raises:
-          UnknownValueError: no value of the graph has that name.
-        """
-        if name not in self._scope.values:
-            raise UnknownValueError(f"the model has no value {name!r}")
-        if name not in self._cache:
-            self._cache[name] = type_of(self._resolve(self._scope.values[name]))
-        return self._cache[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._scope.values)
-
-    def __len__(self) -> int:
-        return len(self._scope.values)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._scope.values
-
-    __hash__ = object.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def _resolve(self, value: Any) -> Any:
-        value = value.type if isinstance(value, Missing) else value
-        return simplified(value, self._tracer.facts)
+        self._tracer, self._given = tracer, given
+        self._inner: dict[str, Values] | None = None
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -84,23 +53,18 @@ class Trace(Mapping[str, Any]):
 
     @property
     def requirements(self) -> list[Requirement]:
-        """What must hold or the model cannot run; `str` of each is Python over the sizes' names."""
-        return self._tracer.facts.report()
+        """What must hold or the model cannot run; `str` of each is Python over the sizes' names.
 
-    @property
-    def bounds(self) -> dict[str, tuple[int | None, Any]]:
-        """For each size that depends on data: its least and its greatest value (None where there is
-        none).
+        Without what is about nothing but sizes inside of subgraphs.
         """
-        found: dict[str, tuple[int | None, Any]] = {}
-        for name in self._scope.values:
-            t = self[name]
-            for d in getattr(t, "shape", None) or ():
-                if isinstance(d, Dim):
-                    for s in d.symbols:
-                        if self._tracer.facts.is_fresh(s) and s.name not in found:
-                            found[s.name] = self._tracer.facts.bound(s)
-        return found
+        found = self._facts.report()
+        inside = [r for r in found if r.symbols and all(map(self._facts.is_fresh, r.symbols))]
+        shown = self._sizes() if inside else set()
+        return [r for r in found if r not in inside or not shown.isdisjoint(r.symbols)]
+
+    def broken(self, sizes: Mapping[str, int]) -> list[Requirement]:
+        """The requirements that do not hold at these sizes, given by name."""
+        return self._facts.broken(sizes)
 
     @property
     def symbols(self) -> list[str]:
@@ -114,13 +78,14 @@ class Trace(Mapping[str, Any]):
                     found.update(dict.fromkeys(sorted(s.name for s in d.symbols)))
         return list(found)
 
-    def content(self, name: str) -> Any:
-        """The content of a value where it is known while tracing (shape arithmetic, constants),
-        else None.
+    @property
+    def inner(self) -> dict[str, Values]:
+        """The values inside subgraphs and functions, by path: `"If_3/then_branch"`, `"call_1"`,
+        `"Loop_2/body[0]"` for the first of several rounds that were traced one by one.
         """
-        self[name]
-        value = self._resolve(self._scope.values[name])
-        return value if is_host(value) else None
+        if self._inner is None:
+            self._inner = inner(self._facts)
+        return self._inner
 
     def at(self, **sizes: int) -> Trace:
         """The same trace with numbers for some or all of its named sizes.
@@ -147,13 +112,16 @@ class Trace(Mapping[str, Any]):
                 raise UnknownValueError(
                     f"no size is called {name!r}; the inputs have {', '.join(known) or 'none'}"
                 )
-        broken = self._tracer.facts.broken(sizes)
+        # requirements are about sizes >= 1: what an empty axis allows, the trace with numbers tells
+        broken = self._facts.broken(sizes) if all(sizes.values()) else []
         if broken:
             listed = "; ".join(f"{r} (wanted by {r.node})" if r.node else str(r) for r in broken)
             raise ShapeError(
                 f"at {', '.join(f'{k}={v}' for k, v in sizes.items())} this does not hold: {listed}"
             )
-        shapes = {i: _bound(t, sizes) for i, t in self.inputs.items()}
+        # as given, not as requirements simplified it: those may fail at a size of 0
+        written = {i.name: type_of(self._scope.values[i.name]) for i in self.model.graph.inputs}
+        shapes = {i: _bound(t, sizes) for i, t in written.items()}
         known = {k: v for k, v in self._given.items() if isinstance(v, np.ndarray)}
         return trace(self.model, shapes | known)
 
@@ -190,7 +158,7 @@ class Trace(Mapping[str, Any]):
         """The model with every inferred type in value_info and outputs, for Netron and every other
         tool.
         """
-        return annotated(self.model, self._scope.values, self._tracer.inner, self._resolve)
+        return annotated(self.model, self, self.inner.values())
 
     def to_json(self) -> dict[str, Any]:
         """The trace as plain data: types by name, requirements, bounds."""
@@ -198,6 +166,9 @@ class Trace(Mapping[str, Any]):
             "inputs": {n: str(t) for n, t in self.inputs.items()},
             "outputs": {n: str(t) for n, t in self.outputs.items()},
             "values": {n: str(self[n]) for n in self},
+            "inner": {
+                path: {n: str(t) for n, t in values.items()} for path, values in self.inner.items()
+            },
             "requirements": [
                 {"text": str(r), "node": r.node, "why": r.why} for r in self.requirements
             ],

@@ -58,10 +58,7 @@ class Tracer:
     def __init__(self, facts: Facts, strict: bool = False):
         self.facts, self.strict = facts, strict
         self.memo: dict[Any, tuple[Any, ...]] = {}
-        self.inner: dict[
-            int, tuple[Any, Scope]
-        ] = {}  # the last walk of each subgraph, by id of its graph
-        self.refine = True
+        self._within: dict[Any, list[Any]] = {}  # the walks that a memo's entry stands for
         self._warned: set[Any] = set()
         self._kept: list[Any] = []  # arrays whose id is part of a memo key
         self._resolved: dict[Any, Any] = {}
@@ -90,8 +87,8 @@ class Tracer:
         walk(nodes, scope, self)
 
     def leave(self, graph: Graph | Function, scope: Scope) -> None:
-        if isinstance(graph, Graph):
-            self.inner[id(graph)] = (graph, scope)
+        if scope.depth and (isinstance(graph, Graph) or graph in scope.model.functions.values()):
+            self.facts.walks.append((graph, scope, scope.path))
 
     def apply(self, node: Node, inputs: list[Any], scope: Scope) -> Sequence[Any]:
         facts = self.facts
@@ -111,8 +108,11 @@ class Tracer:
             )
             found = self.memo.get(key)
             if found is not None:
+                if key in self._within:
+                    path = f"{scope.path}{node.label}/"
+                    facts.walks += [(g, s, path + rest) for g, s, rest in self._within[key]]
                 return found if not any(node.outputs) else self._adopt(node, found, scope)
-        minted = facts.minted
+        minted, walks = facts.minted, len(facts.walks)
         try:
             outputs = self._evaluate(node, inputs, scope)
         except JaxshapeError as e:
@@ -122,6 +122,9 @@ class Tracer:
         outputs = tuple([self._tidy(v, node) for v in outputs])
         if key is not None and facts.minted == minted and facts.version == known:
             self.memo[key] = outputs
+            if len(facts.walks) > walks:
+                cut = len(scope.path) + len(node.label) + 1
+                self._within[key] = [(g, s, path[cut:]) for g, s, path in facts.walks[walks:]]
         return self._adopt(node, outputs, scope)
 
     # one value --------------------------------------------------------------------------------

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import onnx
 
 from ._dim import Dim
 from ._host import type_of
-from ._model import Graph, Model, onnx_dtype
+from ._join import elem_join, elem_type
+from ._model import Graph, Model, Node, onnx_dtype
 from ._value import MapType, OptionalType, SequenceType, TensorType
+from ._values import Values
 
 
 def type_proto(value: Any) -> onnx.TypeProto | None:
@@ -64,74 +67,88 @@ def type_proto(value: Any) -> onnx.TypeProto | None:
 class Writer:
     """Writes types into a copy of a model's protobuf, each distinct type made once."""
 
-    def __init__(self, resolve: Callable[[Any], Any]):
-        self.resolve = resolve
+    def __init__(self, model: Model, walks: Iterable[Values]):
         self._protos: dict[Any, onnx.TypeProto | None] = {}
+        self._functions = model.functions
+        self._walks: dict[int, list[Values]] = {}
+        for values in walks:
+            self._walks.setdefault(id(values.graph), []).append(values)
 
-    def proto(self, value: Any) -> onnx.TypeProto | None:
-        value = self.resolve(value)
-        t = type_of(value)
+    def _proto(self, name: str, walks: Sequence[Mapping[str, Any]]) -> onnx.TypeProto | None:
+        """What holds of a value in all walks of its graph."""
+        types = [values[name] for values in walks if name in values]
+        t = functools.reduce(elem_join, map(elem_type, types)) if len(types) > 1 else types[0]
         if not isinstance(t, TensorType):
             return type_proto(t)
         if t not in self._protos:
             self._protos[t] = type_proto(t)
         return self._protos[t]
 
-    def graph(self, graph: Graph, proto: onnx.GraphProto, values: Mapping[str, Any]) -> None:
-        """Fill value_info and the outputs of one graph."""
-        outputs = {o.name for o in proto.output}
-        inferred: dict[str, onnx.TypeProto] = {}
-        for node in graph.nodes:
-            for name in node.outputs:
-                if name and name not in outputs and name in values:
-                    made = self.proto(values[name])
-                    if made is not None:
-                        inferred[name] = made
-        kept = [v for v in proto.value_info if v.name not in inferred]
-        if len(kept) != len(proto.value_info):
-            kept = [onnx.ValueInfoProto.FromString(v.SerializeToString()) for v in kept]
-            proto.ClearField("value_info")
-            proto.value_info.extend(kept)
-        add = proto.value_info.add
-        for name, made in inferred.items():
-            add(name=name).type.CopyFrom(made)
-        for output in proto.output:
-            made = self.proto(values[output.name]) if output.name in values else None
-            if made is not None:
-                output.type.CopyFrom(made)
+    def graph(
+        self, graph: Graph, proto: onnx.GraphProto, walks: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Fill value_info and the outputs of one graph, and of those inside of it."""
+        if walks:
+            outputs = {o.name for o in proto.output}
+            names = {name for node in graph.nodes for name in node.outputs}
+            self._info(proto.value_info, [n for n in walks[0] if n in names - outputs], walks)
+            for output in proto.output:
+                made = self._proto(output.name, walks) if output.name in walks[0] else None
+                if made is not None:
+                    _replace(output.type, made)
+        self._subgraphs(graph.nodes, proto.node)
+
+    def function(self, proto: onnx.FunctionProto) -> None:
+        """Fill in what holds in every call of a function; of one that is never called, nothing."""
+        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        function = self._functions[domain, proto.name, proto.overload]
+        walks = self._walks.get(id(function))
+        if walks:
+            self._info(proto.value_info, list(walks[0]), walks)
+            self._subgraphs(function.nodes, proto.node)
+
+    def _info(self, infos: Any, names: Iterable[str], walks: Sequence[Mapping[str, Any]]) -> None:
+        """Give the named values their types; what else is declared stays."""
+        made = {n: p for n in names if n and (p := self._proto(n, walks)) is not None}
+        for info in infos:
+            if info.name in made:
+                _replace(info.type, made.pop(info.name))
+        for name, proto in made.items():
+            infos.add(name=name).type.CopyFrom(proto)
+
+    def _subgraphs(self, nodes: Sequence[Node], protos: Sequence[onnx.NodeProto]) -> None:
+        with_graphs = {node.outputs: node for node in nodes if any(True for _ in node.graphs)}
+        for proto in protos if with_graphs else ():
+            node = with_graphs.get(tuple(proto.output))
+            for attribute in proto.attribute if node is not None else ():
+                value = node.attrs.get(attribute.name)
+                several = attribute.graphs or (attribute.g,)
+                graphs = value if isinstance(value, tuple) else (value,)
+                for graph, inside in zip(graphs, several, strict=False):
+                    if isinstance(graph, Graph):
+                        self.graph(graph, inside, self._walks.get(id(graph), []))
 
 
-def annotated(
-    model: Model, values: Mapping[str, Any], inner: Mapping[int, Any], resolve: Callable[[Any], Any]
-) -> onnx.ModelProto:
-    """A copy of the model's protobuf with the traced types in value_info and outputs, subgraphs
-    included.
+def _replace(old: onnx.TypeProto, made: onnx.TypeProto) -> None:
+    """Put a type in the place of another, whose denotations are kept."""
+    denotation = old.denotation
+    dims = [d.denotation for d in old.tensor_type.shape.dim]
+    old.CopyFrom(made)
+    if denotation:
+        old.denotation = denotation
+    if any(dims) and len(dims) == len(old.tensor_type.shape.dim):
+        for d, meaning in zip(old.tensor_type.shape.dim, dims, strict=True):
+            d.denotation = meaning
+
+
+def annotated(model: Model, values: Values, inner: Iterable[Values]) -> onnx.ModelProto:
+    """A copy of the model's protobuf with the traced types in value_info and outputs, those inside
+    of subgraphs and functions included.
     """
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
-    writer = Writer(resolve)
-    writer.graph(model.graph, proto.graph, values)
-    _subgraphs(model.graph, proto.graph, inner, writer)
+    writer = Writer(model, inner)
+    writer.graph(model.graph, proto.graph, [values])
+    for function in proto.functions:
+        writer.function(function)
     return proto
-
-
-def _subgraphs(
-    graph: Graph, proto: onnx.GraphProto, inner: Mapping[int, Any], writer: Writer
-) -> None:
-    with_graphs = {node.outputs: node for node in graph.nodes if any(True for _ in node.graphs)}
-    if not with_graphs:
-        return
-    for node_proto in proto.node:
-        node = with_graphs.get(tuple(node_proto.output))
-        if node is None:
-            continue
-        for attribute in node_proto.attribute:
-            value = node.attrs.get(attribute.name)
-            for sub, sub_proto in zip(
-                value if isinstance(value, tuple) else (value,),
-                attribute.graphs if attribute.graphs else (attribute.g,),
-                strict=False,
-            ):
-                if isinstance(sub, Graph) and id(sub) in inner:
-                    writer.graph(sub, sub_proto, inner[id(sub)][1].values)
-                    _subgraphs(sub, sub_proto, inner, writer)

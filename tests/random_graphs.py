@@ -262,11 +262,10 @@ def _dim(b: Builder, names: list[str]) -> tuple[Any, Any]:
         return n, lambda sizes: sizes[n]
     if kind < 0.68 and n.isidentifier():
         k = b.int(2, 3)
-        return (
-            (f"{k}*{n}", lambda sizes: k * sizes[n])
-            if b.chance(0.5)
-            else (f"{n} + {k}", lambda sizes: sizes[n] + k)
-        )
+        text = b.pick([f"{k}*{n}", f"{n} + {k}"])
+        for sizes in b.bindings:  # a name of its own, unless n is one too
+            sizes[text] = k * sizes[n] if "*" in text else sizes[n] + k
+        return text, lambda sizes: sizes[text]
     k = b.pick([1, 2, 3, 3, 4, 6, 8])
     return k, lambda sizes: k
 

@@ -38,6 +38,12 @@ def leaf(b: Builder) -> str | None:
     return b.add("Shape", x, start=start, end=start + 1)
 
 
+def divisor(b: Builder, x: str) -> bool:
+    """Whether x is never 0, by which the runtime would crash; in a loop only a constant is sure."""
+    sure = x in b.constants or b.outer is None
+    return sure and all(bool(np.all(v)) for v in b.samples(x))
+
+
 def arithmetic(b: Builder, depth: int) -> str | None:
     """A size from others, in integers."""
     x = expression(b, depth - 1)
@@ -51,7 +57,7 @@ def arithmetic(b: Builder, depth: int) -> str | None:
         if b.chance(0.6)
         else expression(b, depth - 1)
     )
-    if y is None or op in ("Div", "Mod") and any((v == 0).any() for v in b.samples(y)):
+    if y is None or op in ("Div", "Mod") and not divisor(b, y):
         return None
     if op == "Where":
         test = b.add(
@@ -65,11 +71,9 @@ def arithmetic(b: Builder, depth: int) -> str | None:
         return b.add("Where", test, y, z) if test and z else None
     if op == "Mod" and b.chance(0.2):
         return b.add("Mod", x, y, fmod=1)
-    return (
-        b.add(op, y, x)
-        if op in ("Sub", "Mod") and b.chance(0.3) and not any((v == 0).any() for v in b.samples(x))
-        else b.add(op, x, y)
-    )
+    if op == "Sub" and b.chance(0.3) or op == "Mod" and b.chance(0.3) and divisor(b, x):
+        x, y = y, x
+    return b.add(op, x, y)
 
 
 def floating(b: Builder, depth: int) -> str | None:

@@ -49,7 +49,9 @@ def pairs(traced: js.Trace, values: Mapping[str, np.ndarray]) -> list[tuple[str,
                 found.append((f"axis {i} of {name}", d, n))
         if content is not None and actual.size <= 64:
             known = content.elements if hasattr(content, "elements") else content
-            for i, (e, n) in enumerate(zip(known.ravel().tolist(), actual.ravel().tolist(), strict=True)):
+            for i, (e, n) in enumerate(
+                zip(known.ravel().tolist(), actual.ravel().tolist(), strict=True)
+            ):
                 found.append((f"element {i} of {name}", e, n))
     return found
 
@@ -61,7 +63,9 @@ def agree(claimed: Any, actual: Any) -> bool:
     return claimed == actual
 
 
-def check_claims(traced: js.Trace, values: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> dict[str, int]:
+def check_claims(
+    traced: js.Trace, values: Mapping[str, np.ndarray], sizes: Mapping[str, int]
+) -> dict[str, int]:
     """Compare all claims; what fresh sizes are under this binding is read off where they stand alone."""
     claims = pairs(traced, values)
     env = dict(sizes)
@@ -100,10 +104,11 @@ def check(given: Case, run: int = 1) -> None:
             assert not alive, f"{e}, but it runs under {given.bindings[alive[0]]}"
             return
         for i in alive:
-            sizes, values = given.bindings[i], {n: v[i] for n, v in given.values.items()}
-            if min(sizes.values()) >= 1:
+            sizes = {n: given.bindings[i][n] for n in traced.symbols}
+            values = {n: v[i] for n, v in given.values.items()}
+            if min(sizes.values(), default=1) >= 1:
                 check_facts(traced, check_claims(traced, values, sizes))
-            numbers = traced.at(**{n: s for n, s in sizes.items() if n in traced.symbols})
+            numbers = traced.at(**sizes)
             check_facts(numbers, check_claims(numbers, values, {}))
         for i in alive[:run]:
             for name, ours in js.run(given.model, given.feeds[i]).items():

@@ -55,8 +55,9 @@ def _(cond, /, *, then_branch, else_branch):
     if known is not None:
         return tuple(then_branch() if known else else_branch())
     condition = cond.item() if isinstance(cond, DimArray) else None
+    opposite = None if condition is None else negate(condition)
     results, clashes = [], []
-    for body, holds in ((then_branch, condition), (else_branch, condition and negate(condition))):
+    for body, holds in ((then_branch, condition), (else_branch, opposite)):
         with branch(holds):
             try:
                 results.append(body())

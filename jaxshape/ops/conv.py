@@ -72,16 +72,14 @@ def _(x, w, x_zero_point=None, w_zero_point=None, /, **attributes):
 def convolve_integers(x: Any, w: Any, window: Window, group: int, out: Dims) -> Any:
     """Convolve int32 x (N, C, *D) with int32 w (M, C/group, *K) exactly -> (N, M, *D') = out.
 
-    One product for each element of the window: GPUs have no integer convolution, CPUs a slow one.
+    As a product with what each element of the window sees: GPUs have no integer convolution.
     """
     pads = exported_pads(padding(window, hostdims(x.shape)[2:], out[2:]))
     x = jnp.pad(x, [(0, 0), (0, 0), *pads])
     m, c, *_ = w.shape
     x = x.reshape(x.shape[0], group, c, *x.shape[2:])
-    w = w.reshape(group, m // group, c, -1)
-    y: Any = 0
-    for i, part in enumerate(slices(window, out[2:])):
-        y = y + jnp.einsum("ngc...,gmc->ngm...", x[part], w[..., i])
+    seen = jnp.stack([x[part] for part in slices(window, out[2:])])
+    y = jnp.einsum("kngc...,gmck->ngm...", seen, w.reshape(group, m // group, c, -1))
     return y.reshape(x.shape[0], m, *y.shape[3:])
 
 

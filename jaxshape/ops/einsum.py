@@ -111,9 +111,16 @@ def einsum(*inputs, equation):
     if xp is np:
         operands[::2] = [x.astype(dtype) for x in operands[::2]]
         return np.asarray(np.einsum(*operands, result, optimize=len(inputs) > 2), inputs[0].dtype)
-    if len(inputs) != 2:  # only a product of two is one step, into which narrow types may go
+    if not _one_product(operands[1::2], result):
         operands[::2] = [x.astype(dtype) for x in operands[::2]]
     return jnp.einsum(*operands, result, preferred_element_type=dtype).astype(inputs[0].dtype)
+
+
+def _one_product(names, result):
+    """Whether this is one step, into which narrow types may go: two, summed over what both have."""
+    if len(names) != 2 or any(len(set(n)) < len(n) for n in names):
+        return False
+    return set(names[0]) ^ set(names[1]) <= set(result)
 
 
 @einsum.shape_rule  # because JAX cannot decide which sizes of one letter are 1

@@ -43,12 +43,14 @@ def _reflected(x: Any, low: Any, high: Any) -> Any:
 
 def _padded(x: Any, n: Any, padding_mode: str, align_corners: int) -> Any:
     """Coordinates on an axis of n pixels, moved into it as the padding says."""
-    xp = namespace(x, n)
-    if padding_mode == "border":
-        return xp.clip(x, 0, n - 1)
+    if padding_mode == "zeros":
+        return x
+    low, high = (n * 0, n - 1) if align_corners else (n * 0 - 0.5, n - 0.5)
     if padding_mode == "reflection":
-        return _reflected(x, n * 0, n - 1) if align_corners else _reflected(x, n * 0 - 0.5, n - 0.5)
-    return x
+        return _reflected(x, low, high)
+    xp = namespace(x, n)
+    # between a border and the centre of its pixel a coordinate stays, as in the reference
+    return xp.where((x < low) | (x > high), xp.clip(x, 0, n - 1), x)
 
 
 def _taps(x: Any, n: Any, how: Filter, padding_mode: str, align_corners: int) -> list[Any]:

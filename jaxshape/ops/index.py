@@ -69,6 +69,16 @@ def gather(data, indices, /, *, axis=0):
     return jnp.take(data, indices, axis=axis, mode="fill")
 
 
+@gather.shape_rule(rankless=True)  # because JAX takes nothing from an axis that may be empty
+def _(data, indices, /, *, axis=0):
+    if data.shape is None:
+        return TensorType(data.dtype, None)
+    axis = axis_of(axis, len(data.shape))
+    if indices.shape is None:
+        return TensorType(data.dtype, None)
+    return TensorType(data.dtype, replaced(data.shape, axis, *indices.shape))
+
+
 @op("GatherElements", since=11, host=True)
 def gather_elements(data, indices, /, *, axis=0):
     """Take from data (*D) at indices (*I) on axis, at the entry's own place elsewhere -> (*I)."""

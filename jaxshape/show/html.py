@@ -8,14 +8,16 @@ of JupyterLab and VS Code, and the reader's preference elsewhere.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from .._dim import Dim
 from .._value import MapType, OptionalType, SequenceType, TensorType, dtype_name
 from .text import (
+    INNER,
     bound_texts,
     content_text,
     declared_text,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from .._describe import Description, Parameter
     from .._model import Model
     from .._trace import Trace
+    from .._values import Values
 
 _DEEPEST = 8  # folds in one another: a name with a thousand slashes has no thousand levels
 _OPEN = 200  # rows: a longer table starts folded
@@ -98,33 +101,51 @@ def widget(*parts: str, search: bool = False) -> str:
 
 
 def trace_html(trace: Trace) -> str:
-    """A trace: requirements, bounds, and every value, folded by the scopes in its name."""
+    """A trace: requirements, bounds, and every value, folded by the scopes in its name; then the
+    values inside subgraphs and functions.
+    """
     bounds, requirements = trace.bounds, trace.requirements
-    fresh = dict(zip(bounds, bound_texts(bounds), strict=True))
     demands: dict[str, list[str]] = {}
     for r in requirements:
         demands.setdefault(r.node, []).append(str(r))
-    makers = {name: node.label for node in trace.model.graph.nodes for name in node.outputs if name}
-    outputs = set(trace.outputs)
+    rows = _rows(trace, set(trace.outputs), demands)
+    head = "<tr><th>name</th><th>op</th><th>type</th></tr>"
+    inner = [
+        _fold(path, _table("".join(row for _, row in _rows(values))), opened=False)
+        for path, values in itertools.islice(trace.inner.items(), INNER)
+    ]
+    if len(trace.inner) > INNER:
+        inner.append(f"and {len(trace.inner) - INNER} more subgraphs and calls")
+    return widget(
+        _facts(requirements, bound_texts(bounds)),
+        f"<table>{_COLUMNS}{head}</table>",
+        _folded(rows, len(rows) <= _OPEN),
+        *inner,
+        search=True,
+    )
+
+
+def _rows(
+    values: Values,
+    outputs: Collection[str] = (),
+    demands: Mapping[str, Sequence[str]] | None = None,
+) -> list[tuple[str, str]]:
+    """Name and row of each value of a graph; marked where its node demands something."""
+    bounds = values.bounds
+    fresh = dict(zip(bounds, bound_texts(bounds), strict=True))
+    makers = {name: node.label for node in values.graph.nodes for name in node.outputs if name}
 
     def row(name: str, op: str, found: Any, content: Any) -> tuple[str, str]:
         known = content_text(content)
         shown = type_html(found, fresh) + (f" = {_text(known)}" if known else "")
         if name in outputs:
             shown += ' <span class="out">output</span>'
-        wanted = demands.get(makers.get(name, ""))
+        wanted = (demands or {}).get(makers.get(name, ""))
         mark = f' class="m" title="requires {_text(", ".join(wanted))}"' if wanted else ""
         cells = f"<td>{_text(name)}</td><td>{_text(op)}</td><td>{shown}</td>"
         return name, f"<tr data-row{mark}>{cells}</tr>"
 
-    rows = [row(*r) for r in value_rows(trace)]
-    head = "<tr><th>name</th><th>op</th><th>type</th></tr>"
-    return widget(
-        _facts(requirements, fresh.values()),
-        f"<table>{_COLUMNS}{head}</table>",
-        _folded(rows, len(rows) <= _OPEN),
-        search=True,
-    )
+    return [row(*r) for r in value_rows(values)]
 
 
 _COLUMNS = '<colgroup><col class="n"><col class="o"><col></colgroup>'
@@ -271,8 +292,9 @@ def _lines(text: str) -> str:
     return escape("\n".join(map(printable, text.splitlines())))
 
 
-def _fold(title: str, body: str) -> str:
-    return f"<details open><summary>{_text(title)}</summary>{body}</details>"
+def _fold(title: str, body: str, opened: bool = True) -> str:
+    start = "<details open>" if opened else "<details>"
+    return f"{start}<summary>{_text(title)}</summary>{body}</details>"
 
 
 def model_html(model: Model) -> str:

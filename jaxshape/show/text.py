@@ -6,12 +6,14 @@ the terminal is shown escaped.
 
 from __future__ import annotations
 
+import itertools
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._graph import Graph
 from .._host import DimArray
 from .._value import dtype_name
 
@@ -20,9 +22,11 @@ if TYPE_CHECKING:
     from .._describe import Description, Parameter
     from .._model import Declared, Model
     from .._trace import Trace
+    from .._values import Values
 
 _WIDEST = 60  # a longer cell pushes its own row only
 _SHOWN = 8  # elements: contents up to here are shown
+INNER = 100  # subgraphs and calls: of a model that has more, these are shown
 
 
 def printable(text: object) -> str:
@@ -78,28 +82,40 @@ def _nested(value: Any, show: Callable[[Any], str]) -> str:
     return show(value)
 
 
-def value_rows(trace: Trace) -> list[tuple[str, str, Any, Any]]:
+def value_rows(values: Values) -> list[tuple[str, str, Any, Any]]:
     """Name, operator, type and known content of each value but the weights, in order."""
-    graph = trace.model.graph
+    graph = values.graph
     makers = {name: node for node in graph.nodes for name in node.outputs if name}
-    rows = [(i.name, "input") for i in (*graph.inputs, *graph.optional_inputs) if i.name in trace]
+    inputs = (
+        [i.name for i in (*graph.inputs, *graph.optional_inputs)]
+        if isinstance(graph, Graph)
+        else graph.inputs
+    )
+    rows = [(name, "input") for name in inputs if name in values]
     for name, node in makers.items():
-        if name in trace:
+        if name in values:
             domain = f"{node.domain}::" if node.domain else ""
             rows.append((name, domain + node.op_type))
-    return [(name, op, trace[name], trace.content(name)) for name, op in rows]
+    return [(name, op, values[name], values.content(name)) for name, op in rows]
+
+
+def values_text(values: Values, outputs: Collection[str] = (), indent: str = "") -> str:
+    """The values of one graph as a table."""
+    rows = [
+        (name, op, _known_text(found, content) + ("  -> output" if name in outputs else ""))
+        for name, op, found, content in value_rows(values)
+    ]
+    return table(rows, ("name", "op", "type"), indent)
 
 
 def trace_text(trace: Trace) -> str:
-    """A trace as a table of values, then requirements and bounds."""
-    outputs = set(trace.outputs)
-
-    rows = [
-        (name, op, _known_text(found, content) + ("  -> output" if name in outputs else ""))
-        for name, op, found, content in value_rows(trace)
-    ]
-    values = table(rows, ("name", "op", "type"))
-    return "\n".join([values, *facts_lines(trace.requirements, trace.bounds)])
+    """A trace as a table of values, then those of its subgraphs, requirements and bounds."""
+    lines = [values_text(trace, set(trace.outputs))]
+    for path, values in itertools.islice(trace.inner.items(), INNER):
+        lines += ["", printable(path), values_text(values, indent="  ")]
+    if len(trace.inner) > INNER:
+        lines += ["", f"and {len(trace.inner) - INNER} more subgraphs and calls"]
+    return "\n".join([*lines, *facts_lines(trace.requirements, trace.bounds)])
 
 
 def _known_text(found: Any, content: Any) -> str:

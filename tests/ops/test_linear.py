@@ -117,7 +117,7 @@ def test_einsum(equation, shapes, dtype):
         ("bhqd,bhkd->bhqk", ("b, 8, q, 64", "b, 8, k, 64"), "b, 8, q, k", []),
         ("...ij,...jk", ("b, c, i, j", "b, c, j, k"), "b, c, i, k", []),
         ("bij,bjk->bik", ("b, i, j", "1, 7, k"), "b, i, k", ["j == 7 or j == 1"]),
-        ("ii->i", ("n, m",), "n", ["m == n"]),
+        ("ii->i", ("n, m",), "m", ["m == n"]),
         ("ij->", ("n, m",), "", []),
         ("Ba,a", ("n, m", "m"), "n", []),
     ],
