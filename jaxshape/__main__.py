@@ -1,7 +1,8 @@
 """The `jaxshape` command, also `python -m jaxshape`: the part that works without the `cli` extra.
 
 0  done
-1  the model or the run failed: one line on stderr says why (a JaxshapeError or the system's own)
+1  the model or the run failed: one line on stderr says why (a JaxshapeError or the system's own);
+   or `validate` found a difference: its report is on stdout
 2  the command line is wrong, or the command line's packages are not installed
 """
 

@@ -69,6 +69,11 @@ def assume(condition: Any) -> None:
         facts.same(condition.left, condition.right, "the condition of the branch")
     elif condition.kind == ">=":
         facts.least(condition.left, condition.right, "the condition of the branch")
+    elif condition.kind == "not" and inner.kind == "==":
+        for low, high in ((inner.left, inner.right), (inner.right, inner.left)):
+            if facts.at_least(high, low):  # unequal and not below is above
+                facts.least(high, low + 1, "the condition of the branch")
+                break
     elif condition.kind == "not" and inner.kind == ">=":
         facts.least(inner.right - 1, inner.left, "the condition of the branch")
 

@@ -194,6 +194,16 @@ class Model:
     proto: ModelProto
     folder: str  # where its external data lies
 
+    def __str__(self) -> str:
+        from .show.text import model_text
+
+        return model_text(self)
+
+    def _repr_html_(self) -> str:
+        from .show.html import model_html
+
+        return model_html(self)
+
     def __repr__(self) -> str:
         opsets = [f"{domain} {v}".strip() for domain, v in sorted(self.opsets.items())]
         count = len(self.graph.nodes)

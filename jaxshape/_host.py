@@ -17,7 +17,7 @@ import math
 import numbers
 import operator
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -115,7 +115,7 @@ def host(values: Iterable[Any], dtype: Any = "int64") -> Any:
     return wrap(np.array([*values, None], dtype=object)[:-1], np.dtype(dtype))
 
 
-def is_host(x: Any) -> bool:
+def is_host(x: Any) -> TypeGuard[Any]:
     """Whether the content of this value is known on the host."""
     return isinstance(x, (np.ndarray, DimArray, np.generic))
 

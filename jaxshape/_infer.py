@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-import onnx
+import os
 
-from ._error import ShapeError
-from ._trace import trace
+import onnx
+from onnx import ModelProto
+
+from ._error import ModelError, ShapeError
+from ._file import is_binary, relocate, skeleton, whole
+from ._host import type_of
+from ._interpret import describe
+from ._model import Model, load, read
+from ._schema import mismatch
+from ._source import open_source
+from ._trace import Trace, trace
+from ._values import resolved
 
 
 def infer_shapes(
-    model: onnx.ModelProto,
+    model: ModelProto,
     check_type: bool = False,
     strict_mode: bool = False,
     data_prop: bool = True,
-) -> onnx.ModelProto:
-    """A copy of the model with inferred types in value_info and outputs: drop-in for
-    `onnx.shape_inference.infer_shapes`.
+) -> ModelProto:
+    """A copy of the model with inferred types in value_info and outputs, those of subgraphs and
+    functions included: drop-in for `onnx.shape_inference.infer_shapes`.
+
+    What holds in some rounds of a loop or some calls of a function, but not in all, is left out.
 
     Args:
       model: a ModelProto (or a path, or bytes).
-      check_type: also run onnx's own type check of the nodes' inputs.
+      check_type: also hold the dtypes of what each node takes against the standard.
       strict_mode: raise where otherwise a warning would be given.
       data_prop: taken for compatibility; known contents always propagate.
 
     Raises:
-      ShapeError: a proved contradiction, whatever the mode.
+      ShapeError: a proved contradiction, whatever the mode; a wrong dtype, with `check_type`.
       ModelError: not a proper model.
 
     Example:
@@ -35,10 +47,77 @@ def infer_shapes(
       '2*N'
     """
     del data_prop
+    return _inferred(load(model), check_type, strict_mode)
+
+
+def infer_shapes_path(
+    model_path: str | os.PathLike[str],
+    output_path: str | os.PathLike[str] = "",
+    check_type: bool = False,
+    strict_mode: bool = False,
+    data_prop: bool = True,
+) -> None:
+    """`infer_shapes` from file to file, of any size: weights are copied unread, and what lies
+    beside the model stays there. Drop-in for `onnx.shape_inference.infer_shapes_path`.
+
+    Args:
+      model_path: the model's file.
+      output_path: the file to write; empty: the model's own. It appears whole or not at all.
+      check_type, strict_mode, data_prop: see `infer_shapes`.
+
+    Raises:
+      ModelError: a file that cannot be read or written; external data that a model at
+        `output_path` could not refer to.
+      ShapeError: see `infer_shapes`.
+    """
+    del data_prop
+    source, target = _path(model_path, "model"), _path(output_path, "output")
+    target = target or source
+    old, new = (os.path.dirname(os.path.abspath(p)) for p in (source, target))
+    try:
+        if is_binary(source) and is_binary(target):
+            with whole(target) as file, skeleton(source) as found:
+                made = _inferred(read(found.proto, old, source), check_type, strict_mode)
+                relocate(made, old, new)
+                found.write(made, file)
+        else:
+            made = _inferred(read(*open_source(source)), check_type, strict_mode)
+            relocate(made, old, new)
+            with whole(target) as file:
+                file.write(_serialized(made, target))
+    except OSError as e:
+        raise ModelError(f"cannot write {target}: {e.strerror or e}") from e
+
+
+def _path(path: str | os.PathLike[str], what: str) -> str:
+    try:
+        return os.fspath(path)
+    except TypeError:
+        raise TypeError(
+            f"infer_shapes_path takes the path of the {what} file, not a {type(path).__name__}; "
+            "infer_shapes takes a ModelProto"
+        ) from None
+
+
+def _serialized(proto: ModelProto, path: str) -> bytes:
+    registry = onnx.serialization.registry
+    kind = registry.get_format_from_file_extension(os.path.splitext(path)[1])
+    return registry.get(kind or "protobuf").serialize_proto(proto)
+
+
+def _inferred(model: Model, check_type: bool, strict_mode: bool) -> ModelProto:
     traced = trace(model, strict_mode=strict_mode)
     if check_type:
-        try:
-            onnx.checker.check_model(traced.model.proto)
-        except onnx.checker.ValidationError as e:
-            raise ShapeError(f"the model does not pass onnx's check: {e}") from e
+        _check_types(traced)
     return traced.to_onnx()
+
+
+def _check_types(traced: Trace) -> None:
+    """Raise where a node takes a dtype that the standard does not let it take."""
+    for values in (traced, *traced.inner.values()):
+        scope = values._scope
+        for node in values.graph.nodes:
+            types = [type_of(resolved(scope[n], values._facts)) if n else None for n in node.inputs]
+            wrong = mismatch(node, scope.opsets, types)
+            if wrong:
+                raise ShapeError(f"{describe(node, scope)}: {wrong}")

@@ -34,9 +34,7 @@ def join(a: Any, b: Any, stem: str = "join") -> Any:
         return [join(x, y, stem) for x, y in zip(a, b, strict=True)]
     if isinstance(a, (list, SequenceType)) and isinstance(b, (list, SequenceType)):
         a, b = as_sequence(a), as_sequence(b)
-        elem = (
-            b.elem if a.elem is None else a.elem if b.elem is None else join(a.elem, b.elem, stem)
-        )
+        elem = elem_join(a.elem, b.elem)
         return SequenceType(elem, join_dim(a.length, b.length, stem))
     if isinstance(a, OptionalType) or isinstance(b, OptionalType):
         x, y = (t.elem if isinstance(t, OptionalType) else type_of(t) for t in (a, b))

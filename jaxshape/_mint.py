@@ -27,6 +27,7 @@ class Mint(Store):
         self._names: set[str] = set()
         self._user: set[str] = set()
         self._authored: dict[str, Dim] = {}
+        self.forks: list[Any] = []  # conditions worth trying both ways, see `_fork`
 
     def reserve(self, names: Iterable[str]) -> None:
         """Names of the user: fresh dims will not be called that."""

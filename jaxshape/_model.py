@@ -77,7 +77,11 @@ def load(source: Any) -> Model:
     """
     if isinstance(source, Model):
         return source
-    proto, folder, origin = open_source(source)
+    return read(*open_source(source))
+
+
+def read(proto: ModelProto, folder: str, origin: str) -> Model:
+    """Read a model whose external data lies in `folder`; `origin` is what errors call it."""
     try:
         return _model(proto, folder)
     except ModelError as e:

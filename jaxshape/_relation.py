@@ -11,7 +11,7 @@ import dataclasses
 from typing import Any
 
 from . import _facts
-from ._dim import Undecided, maximum, minimum
+from ._dim import Dim, Undecided, maximum, minimum
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +29,12 @@ class Relation:
         if self.kind == "not":
             return f"not ({self.left})"
         return f"{self.left} {self.kind} {self.right}"
+
+    @property
+    def symbols(self) -> frozenset[Dim]:
+        """The symbols that its sides mention."""
+        sides = [s.symbols for s in (self.left, self.right) if isinstance(s, (Dim, Relation))]
+        return frozenset[Dim]().union(*sides)
 
     def choose(self, a: Any, b: Any) -> Any:
         """What `a if self else b` is where that is a formula, else None."""

@@ -113,7 +113,23 @@ def report(
             )
             add(source, "or", alternatives=alternatives)
     found.sort(key=lambda item: item[0])
-    return list({str(r): r for _, r in reversed(found)}.values())[::-1]
+    made = list({str(r): r for _, r in reversed(found)}.values())[::-1]
+    return [r for r in made if not any(_follows(r, other) for other in made if other is not r)]
+
+
+def _follows(r: Requirement, choice: Requirement) -> bool:
+    """Whether each alternative says by itself that r holds, which is an inequality."""
+
+    def settles(option: Requirement) -> bool:
+        for s, value in ((option.left, option.right), (option.right, option.left)):
+            if option.kind == "==" and type(s) is Dim and s.is_symbol:
+                d: Any = r.left - r.right
+                d = d.substitute({s: value}) if type(d) is Dim else d
+                if verdict(d).sign:
+                    return True
+        return False
+
+    return r.kind == ">=" and choice.kind == "or" and all(map(settles, choice.alternatives))
 
 
 def _monic(d: Dim) -> Scalar:

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import onnx.defs
 
-from ._model import Function, Node, function_of
+from ._model import Function, Node, function_of, onnx_dtype
 from ._value import MapType, OptionalType, SequenceType, TensorType, as_dtype
 
 
@@ -101,8 +101,8 @@ def body_of(node: Node, opsets: Mapping[str, int], inputs: Sequence[Any]) -> Fun
     if found.has_function:
         proto = found.function_body
     elif found.has_context_dependent_function:
-        protos = [_type_proto(t) for t in inputs]
-        if any(p is None for p in protos):
+        protos = [p for t in inputs if (p := _type_proto(t)) is not None]
+        if len(protos) < len(inputs):
             return None
         raw = found.get_context_dependent_function(
             _node_proto(node).SerializeToString(), [p.SerializeToString() for p in protos]
@@ -139,3 +139,35 @@ def _type_proto(t: Any) -> onnx.TypeProto | None:
     )
     shape = None if t.shape is None else [d if isinstance(d, int) else None for d in t.shape]
     return onnx.helper.make_tensor_type_proto(code, shape)
+
+
+def mismatch(node: Node, opsets: Mapping[str, int], types: Sequence[Any]) -> str:
+    """What is wrong with the types that a node takes, by the standard; empty where nothing is."""
+    found = schema(node.domain, node.op_type, opsets.get(node.domain, 1))
+    if found is None or not found.inputs:
+        return ""
+    allowed = {c.type_param_str: set(c.allowed_type_strs) for c in found.type_constraints}
+    bound: dict[str, str] = {}
+    for i, t in enumerate(types):
+        formal = found.inputs[min(i, len(found.inputs) - 1)]
+        given = _type_text(t)
+        if given is None:
+            continue
+        if given not in allowed.get(formal.type_str, {formal.type_str}):
+            return f"input {formal.name} is {given}, which {node.op_type} does not take there"
+        if formal.is_homogeneous and bound.setdefault(formal.type_str, given) != given:
+            return f"input {formal.name} is {given}, another is {bound[formal.type_str]}"
+    return ""
+
+
+def _type_text(t: Any) -> str | None:
+    """The standard's text for a type, None where it is not known."""
+    if isinstance(t, TensorType):
+        if t.dtype is None:
+            return None
+        return f"tensor({onnx.TensorProto.DataType.Name(onnx_dtype(t.dtype)).lower()})"
+    if isinstance(t, (SequenceType, OptionalType)):
+        inner = _type_text(t.elem)
+        head = "seq" if isinstance(t, SequenceType) else "optional"
+        return None if inner is None else f"{head}({inner})"
+    return None

@@ -15,6 +15,7 @@ from ._bind import bind_inputs
 from ._dim import Dim, symbol
 from ._error import ShapeError, UnknownValueError
 from ._facts import Facts, Requirement
+from ._fork import Fork, settled, take
 from ._host import type_of
 from ._interpret import Scope, enter
 from ._model import Model, load
@@ -250,17 +251,33 @@ def trace(
       ['H >= 3', 'W >= 3']
     """
     loaded = load(model)
-    facts = Facts()
-    tracer = Tracer(facts, strict_mode)
-    scope = Scope(loaded, loaded.opsets)
-    with _facts.using(facts):
-        given = bind_inputs(loaded, dict(shapes or {}), tracer)
-        for text in requirements:
+
+    def once(assumed: Sequence[Fork], before: Trace | None) -> Trace:
+        facts = Facts()
+        tracer = Tracer(facts, strict_mode)
+        scope = Scope(loaded, loaded.opsets)
+        with _facts.using(facts):
+            given = bind_inputs(loaded, dict(shapes or {}), tracer)
             facts.node = ""
-            facts.assume(text, symbol)
-        enter(loaded.graph, given, scope, tracer)
-        _check_outputs(loaded, scope, tracer)
-    return Trace(loaded, tracer, scope, given)
+            for text in requirements:
+                facts.assume(text, symbol)
+            take(assumed, before._facts.report() if before else ())
+            enter(loaded.graph, given, scope, tracer)
+            _check_outputs(loaded, scope, tracer)
+        return Trace(loaded, tracer, scope, given)
+
+    return settled(once, lambda t: t._facts.forks, _merge)
+
+
+def _merge(found: Trace, one: Trace, other: Trace) -> None:
+    """Take over the types that two traces agree on, of which one holds at any sizes."""
+    for name, value in found._scope.values.items():
+        if isinstance(value, TensorType) and name in one and name in other:
+            t = one[name]
+            if t is other[name] and isinstance(t, TensorType) and t.shape is not None:
+                symbols = {s for d in t.shape if isinstance(d, Dim) for s in d.symbols}
+                if not any(one._facts.is_fresh(s) or other._facts.is_fresh(s) for s in symbols):
+                    found._scope.values[name] = t
 
 
 def _check_outputs(model: Model, scope: Scope, tracer: Tracer) -> None:

@@ -150,7 +150,7 @@ class Tracer:
     def resolve(self, value: Any) -> Any:
         """The value in the simplest dims known by now."""
         if type(value) is TensorType and value.shape is not None or type(value) is DimArray:
-            key = value if type(value) is TensorType else value.key
+            key: Any = value.key if isinstance(value, DimArray) else value
             found = self._resolved.get(key)
             if found is None:
                 found = self._resolved[key] = simplified(value, self.facts)

@@ -6,19 +6,18 @@ it is written beside its place and then moved there.
 
 import functools
 import json
-import os
 import re
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
 import jaxshape as js
+from jaxshape._file import whole
 
 app = typer.Typer(
     help="Trace, run and check ONNX models with JAX.",
@@ -94,24 +93,6 @@ def parse_size(text: str) -> tuple[str, int]:
 # Files
 
 
-@contextmanager
-def whole(path: Path) -> Iterator[BinaryIO]:
-    """A file to write `path` with, which takes the place of `path` only once it is complete."""
-    path = path.resolve()  # a link stays a link to the file that is replaced
-    if path.exists() and not path.is_file():
-        # A device or a pipe takes what is written; put a file in its place and it is gone.
-        with open(path, "wb") as f:
-            yield f
-        return
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(part, "wb") as f:
-            yield f
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def write(path: Path, content: bytes) -> None:
     """Write `content` to `path`, or to stdout where `path` is a dash."""
     if str(path) == "-":
@@ -119,6 +100,31 @@ def write(path: Path, content: bytes) -> None:
     else:
         with whole(path) as f:
             f.write(content)
+
+
+def show(
+    found: Any,
+    title: str,
+    json_file: Path | None,
+    html_file: Path | None,
+    files: Sequence[tuple[Path | None, bytes]] = (),
+) -> None:
+    """Write the files that were asked for, `found` as JSON and HTML among them, and print it."""
+    wanted = [(path, content) for path, content in files if path]
+    if html_file:
+        wanted.append((html_file, page(title, found._repr_html_()).encode()))
+    if json_file:
+        wanted.append((json_file, json.dumps(found.to_json(), indent=1).encode() + b"\n"))
+    for path, content in wanted:
+        write(path, content)
+    if all(str(path) != "-" for path, _ in wanted):
+        typer.echo(str(found))
+
+
+def page(title: str, body: str) -> str:
+    """A whole HTML document around `body`."""
+    title = title.replace("&", "&amp;").replace("<", "&lt;")
+    return f'<!doctype html>\n<meta charset="utf-8">\n<title>{title}</title>\n{body}\n'
 
 
 def read_arrays(items: list[str]) -> dict[str, np.ndarray]:
@@ -204,23 +210,115 @@ def trace(
 ) -> None:
     """Print the dtype and shape of every value of MODEL."""
     shapes = {name: parse_shape(dims) for name, dims in (pair(s, "--shape") for s in shape or ())}
+    loaded = js.load(model)
     try:
-        traced = js.trace(js.load(model), shapes, requirements=list(require or ()))
+        traced = js.trace(loaded, shapes, requirements=list(require or ()))
     except js.JaxshapeError:
         raise
     except ValueError as e:
         raise typer.BadParameter(str(e)) from e
-    files: list[tuple[Path, bytes]] = []
-    if onnx_file:
-        files.append((onnx_file, traced.to_onnx().SerializeToString()))
-    if html_file:
-        files.append((html_file, page(model.name, traced._repr_html_()).encode()))
-    if json_file:
-        files.append((json_file, json.dumps(traced.to_json(), indent=1).encode() + b"\n"))
-    for path, content in files:
-        write(path, content)
-    if all(str(path) != "-" for path, _ in files):
-        typer.echo(str(traced))
+    onnx_bytes = traced.to_onnx().SerializeToString() if onnx_file else b""
+    show(traced, loaded.name, json_file, html_file, [(onnx_file, onnx_bytes)])
+
+
+@command
+def run(
+    model: ModelFile,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME=NPY", help="x=x.npy, or an npz of several."),
+    ] = None,
+    random: Annotated[
+        bool, typer.Option("--random", help="Draw the inputs that are not given.")
+    ] = False,
+    size: Annotated[
+        list[str] | None, typer.Option(metavar="DIM=N", help="A size of what is drawn.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
+    output: Annotated[
+        Path | None, typer.Option(help="A file.npz, or a folder for an npy of each output.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cpu or gpu; JAX's default if left out.")
+    ] = None,
+) -> None:
+    """Run MODEL once and print a summary of its outputs.
+
+    Files hold the outputs as they are, but for dtypes NumPy's files do not know: bfloat16 and
+    the 8- and 4-bit floats are written as float32, the 4- and 2-bit integers as 8-bit ones.
+    """
+    loaded = js.load(model)
+    feed = read_arrays(inputs or [])
+    if random:
+        drawn, sizes = draw(loaded, feed, dict(parse_size(s) for s in size or ()), seed)
+        feed = drawn | feed
+        if sizes:
+            typer.echo(f"at {', '.join(f'{name}={n}' for name, n in sizes.items())}")
+    arrays = flat(js.run(loaded, feed, device=device))
+    if output:
+        write_arrays(output, arrays)
+    for name, array in arrays.items():
+        typer.echo(f"{name}  {summary(array)}")
+
+
+def draw(
+    model: js.Model, feed: dict[str, np.ndarray], sizes: dict[str, int], seed: int
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """A random value for each input, beside those of `feed` at `sizes`; and the sizes drawn."""
+    from ._draw import draw_inputs, draw_sizes
+
+    rng = np.random.default_rng(seed)
+    traced = js.trace(model, {name: array.shape for name, array in feed.items()})
+    if sizes:
+        traced = traced.at(**sizes)
+    (drawn,) = draw_sizes(traced, 1, rng)
+    return draw_inputs(traced, drawn, rng), drawn
+
+
+def summary(array: np.ndarray) -> str:
+    """The dtype and shape of `array`, and what its numbers are like.
+
+    >>> summary(np.array([[1.0, 2.0, 6.0]], "f"))
+    'float32[1, 3]  min 1, mean 3, max 6'
+    """
+    text = f"{array.dtype.name}[{', '.join(map(str, array.shape))}]"
+    if array.dtype.kind in "iuf" and array.size:
+        text += f"  min {array.min():.6g}, mean {array.mean(dtype='d'):.6g}, max {array.max():.6g}"
+    return text
+
+
+@command
+def validate(
+    model: ModelFile,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME=NPY", help="As for run; else they are drawn."),
+    ] = None,
+    reference: Annotated[str, typer.Option(help="onnxruntime or onnx.")] = "onnxruntime",
+    device: Annotated[str | None, typer.Option(help="cpu or gpu.")] = None,
+    bisect: Annotated[
+        bool, typer.Option("--bisect", help="Compare every value; name the node that differs.")
+    ] = False,
+    bindings: Annotated[int, typer.Option(min=1, help="Sizes to draw inputs at.")] = 2,
+    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the report as JSON (- for stdout).")
+    ] = None,
+    html_file: Annotated[Path | None, typer.Option("--html", help="Write it as a page.")] = None,
+) -> None:
+    """Compare MODEL's numbers with a reference's; exit status 1 where they differ."""
+    report = js.validate(
+        model,
+        read_arrays(inputs) if inputs else None,
+        reference=reference,
+        device=device,
+        bisect=bisect,
+        bindings=bindings,
+        seed=seed,
+    )
+    show(report, report.model, json_file, html_file)
+    if not report.ok:
+        raise typer.Exit(1)
 
 
 @command
@@ -244,76 +342,3 @@ def ops(
     if not found:
         raise js.UnsupportedError(f"no operator of domain {domain!r} is known")
     typer.echo((support_markdown if markdown else support_text)(found))
-
-
-def page(title: str, body: str) -> str:
-    """A whole HTML document around `body`."""
-    title = title.replace("&", "&amp;").replace("<", "&lt;")
-    return f'<!doctype html>\n<meta charset="utf-8">\n<title>{title}</title>\n{body}\n'
-
-
-@command
-def run(
-    model: ModelFile,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option("--input", metavar="NAME=NPY", help="x=x.npy, or an npz of several."),
-    ] = None,
-    random: Annotated[bool, typer.Option(help="Draw the inputs that are not given.")] = False,
-    size: Annotated[
-        list[str] | None, typer.Option(metavar="DIM=N", help="A named dim of a drawn input.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
-    output: Annotated[
-        Path | None, typer.Option(help="A file.npz, or a folder for an npy of each output.")
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="cpu or gpu; JAX's default if left out.")
-    ] = None,
-) -> None:
-    """Run MODEL once and print a summary of its outputs.
-
-    Files hold the outputs as they are, but for dtypes NumPy's files do not know: bfloat16 and
-    the 8- and 4-bit floats are written as float32, the 4- and 2-bit integers as 8-bit ones.
-    """
-    loaded = js.load(model)
-    feed = read_arrays(inputs or [])
-    if random:
-        sizes = dict(parse_size(s) for s in size or ())
-        rng = np.random.default_rng(seed)
-        for i in loaded.graph.inputs:
-            if i.name not in feed:
-                feed[i.name] = draw(rng, i.name, i.type, sizes)
-    arrays = flat(js.run(loaded, feed, device=device))
-    if output:
-        write_arrays(output, arrays)
-    for name, array in arrays.items():
-        typer.echo(f"{name}  {summary(array)}")
-
-
-def draw(rng: np.random.Generator, name: str, declared: Any, sizes: dict[str, int]) -> np.ndarray:
-    """A random array for the input `name`: standard normal floats, integers and bools 0 or 1."""
-    if declared.kind != "tensor" or declared.dims is None or declared.dtype == object:
-        raise js.UnsupportedError(
-            f"{name} is not a numeric tensor of known rank: give it by --input"
-        )
-    missing = [d for d in declared.dims if not isinstance(d, int) and d not in sizes]
-    if missing:
-        dims = ", ".join("?" if d is None else d for d in missing)
-        raise js.UnsupportedError(f"{name} has no size for {dims}: give --size DIM=N, or --input")
-    dims = [d if isinstance(d, int) else sizes[d] for d in declared.dims]
-    if declared.dtype.kind in "biu" or "int" in declared.dtype.name:
-        return rng.integers(0, 2, dims).astype(declared.dtype)
-    return rng.standard_normal(dims).astype(declared.dtype)
-
-
-def summary(array: np.ndarray) -> str:
-    """The dtype and shape of `array`, and what its numbers are like.
-
-    >>> summary(np.array([[1.0, 2.0, 6.0]], "f"))
-    'float32[1, 3]  min 1, mean 3, max 6'
-    """
-    text = f"{array.dtype.name}[{', '.join(map(str, array.shape))}]"
-    if array.dtype.kind in "iuf" and array.size:
-        text += f"  min {array.min():.6g}, mean {array.mean(dtype='d'):.6g}, max {array.max():.6g}"
-    return text

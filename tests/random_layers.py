@@ -263,8 +263,10 @@ def scan(b: Builder) -> None:
     inner.values[row] = [None if v is None else np.take(v, 0, axis) for v in b.values[x]]
     grow(inner, b.int(0, 2))
     after = inner.add(b.pick(["Relu", "Neg", "Identity"]), carry)
-    if b.chance(0.4):
-        after = inner.add("Add", carry, row) or after
+    if b.chance(0.4) and (total := inner.add("Add", carry, row)):
+        pairs = zip(inner.values[total], inner.values[carry], strict=True)
+        if all(v is None or v.shape == was.shape for v, was in pairs):  # as a state has to be
+            after = total
     scans = [latest(inner, b, "f")]
     if after is None or None in scans:
         return

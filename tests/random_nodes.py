@@ -497,7 +497,7 @@ def product(b: Builder) -> None:
             )
     else:
         y = b.tensor("f", 2, 2)
-        if y and b.rank(x) == 2:
+        if y and b.rank(x) == 2 and all(v.size for v in (*b.samples(x), *b.samples(y))):
             b.add(
                 "Einsum", x, y, equation=b.pick(["ij,jk->ik", "ij,kj->ik", "ij,ij->j", "ij,kl->jl"])
             )

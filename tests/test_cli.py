@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -20,6 +21,8 @@ net (float[N, 4] x, float[4, M] w) => (float[N, M] y, float[M] total) {
     total = ReduceSum<keepdims: int = 0>(y, axes)
 }
 """
+
+COMMANDS = ("trace", "run", "validate", "ops")
 
 
 @pytest.fixture
@@ -97,9 +100,55 @@ def test_run_reads_and_writes_arrays(cli, net, tmp_path, place):
 
 
 def test_run_draws_the_same_inputs_from_the_same_seed(cli, net):
-    drawn = ("run", net, "--random", "--size", "N=2", "--size", "M=3")
+    drawn = ("run", net, "--random", "--size", "N=5", "--size", "M=3")
     first, again, other = cli(*drawn), cli(*drawn), cli(*drawn, "--seed", "1")
     assert first[0] == 0 and first == again and first != other
+    assert "y  float32[5, 3]" in first[1]
+
+
+def test_run_draws_what_is_not_given(cli, net, tmp_path):
+    np.save(tmp_path / "w.npy", np.ones((4, 3), "f"))
+    code, out, err = cli("run", net, "--random", "--input", f"w={tmp_path / 'w.npy'}")
+    assert (code, err) == (0, "")
+    n = re.search("^at N=([0-9]+)$", out, re.M)
+    assert n and f"y  float32[{n[1]}, 3]" in out
+
+
+def test_validate_reports(cli, net, tmp_path):
+    page, data = tmp_path / "r.html", tmp_path / "r.json"
+    code, out, err = cli(
+        "validate", net, "--reference", "onnx", "--bisect", "--html", page, "--json", data
+    )
+    assert (code, err) == (0, "") and "agrees with onnx" in out
+    assert json.loads(data.read_text())["ok"]
+    assert "total" in page.read_text()
+
+
+def test_validate_exits_with_1_on_a_difference(cli, net, monkeypatch):
+    from jaxshape import _validate
+
+    monkeypatch.setattr(_validate, "TOLERANCE", {"float32": (0.0, 1e-300)})
+    code, out, err = cli("validate", net, "--reference", "onnx", "--seed", "2")
+    assert (code, err) == (1, "") and "DIFFERS" in out
+
+
+def test_ops_lists_and_describes(cli):
+    code, out, err = cli("ops")
+    assert (code, err) == (0, "")
+    assert re.search(r"^ +Softmax +activation +1 11 13$", out, re.M)
+    assert cli("ops", "--domain", "ai.onnx.preview")[1].startswith("ai.onnx.preview: 1 operator\n")
+    code, out, _ = cli("ops", "Flatten", "--opset", "9")
+    assert code == 0 and "Flatten (opset 9)" in out and "axis=1" in out
+
+
+def test_ops_shows_what_is_not_supported(monkeypatch):
+    from jaxshape import _support
+
+    monkeypatch.setattr(_support, "registered", lambda: [])
+    monkeypatch.setattr(_support, "select", lambda *key: None)
+    found = _support.support("ai.onnx.preview.training")
+    assert _support.support_text(found).startswith("ai.onnx.preview.training: 0 of 4 operators")
+    assert _support.support_markdown(found).endswith("ai.onnx.preview.training: 0 of 4 operators.")
 
 
 @pytest.mark.parametrize(
@@ -111,10 +160,13 @@ def test_run_draws_the_same_inputs_from_the_same_seed(cli, net):
         ("trace NET --shape 1,4", 2, "NAME=VALUE"),
         ("trace NET --require N%%", 2, "N%%"),
         ("trace NET --json no/such/folder/t.json", 1, "no/such/folder"),
-        ("run NET --random", 1, "--size"),
+        ("run NET --random --size Q=2", 1, "'Q'"),
         ("run NET --random --size N=x", 2, "'x'"),
         ("run NET --input x=missing.npy", 1, "missing.npy"),
         ("run NET", 1, "x"),
+        ("validate NET --reference nobody", 1, "nobody"),
+        ("ops --domain nobody", 1, "nobody"),
+        ("ops Flattn", 1, "Flatten"),
         ("walk NET", 2, "walk"),
     ],
 )
@@ -163,7 +215,7 @@ def test_output_names_stay_in_the_folder(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["trace", "--help"], ["run", "--help"]])
+@pytest.mark.parametrize("argv", [["--help"], *([c, "--help"] for c in COMMANDS)])
 def test_help(cli, argv):
     code, out, _ = cli(*argv)
     assert code == 0 and "Usage" in out

@@ -1,4 +1,4 @@
-"""The notebooks run from the first cell to the last, and the text stored in them is what they print.
+"""The notebooks run from first cell to last, and the text stored in them is what they print.
 
 `python tests/test_notebooks.py` (or `make notebooks`) stores their outputs anew.
 """

@@ -1,10 +1,10 @@
-"""What a user gets: a wheel that holds the package alone and installs by itself, an import that is light, a documented
-interface."""
+"""What a user gets: a wheel that holds the package alone and installs by itself, an import that is
+light, a documented interface.
+"""
 
 import inspect
 import subprocess
 import sys
-import types
 import venv
 import zipfile
 from pathlib import Path
@@ -15,11 +15,7 @@ import jaxshape as js
 
 ROOT = Path(__file__).parent.parent
 HEAVY = "matplotlib onnxruntime typer rich PIL scipy IPython jaxshape.ops jaxshape.cli".split()
-PUBLIC = [
-    name
-    for name, value in vars(js).items()
-    if not name.startswith("_") and not isinstance(value, types.ModuleType)
-]
+PUBLIC = [name for name in dir(js) if not name.startswith("_")]
 
 
 def run(*command: object, cwd: Path | None = None) -> str:
@@ -39,7 +35,8 @@ def test_the_import_sets_nothing():
     code = """
 import jax
 before = dict(jax.config.values)
-import jaxshape
+import jaxshape as js
+_ = [getattr(js, name) for name in dir(js)]
 assert dict(jax.config.values) == before
 """
     run(sys.executable, "-c", code)
@@ -78,7 +75,7 @@ def test_the_wheel_holds_the_package_alone(wheel):
 
 @pytest.mark.slow
 def test_the_wheel_installs_by_itself(wheel, tmp_path):
-    """A new environment, nothing of this one: what the wheel declares is enough to trace and run."""
+    """In a new environment what the wheel declares is enough to trace and run."""
     venv.create(tmp_path / "env", with_pip=True)
     folder = tmp_path / "env" / ("Scripts" if sys.platform == "win32" else "bin")
     python = folder / "python"

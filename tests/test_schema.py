@@ -36,6 +36,7 @@ def default_of(attribute: onnx.defs.OpSchema.Attribute) -> object:
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_signature(schema):
     op = select(schema.domain, schema.name, schema.since_version)
+    assert op is not None
     variadic = bool(schema.inputs) and schema.inputs[-1].option is KIND.Variadic
     assert len(op.inputs) == len(schema.inputs)
     assert op.variadic == variadic

@@ -30,6 +30,7 @@ def test_a_wrong_operator_is_named(monkeypatch):
     from jaxshape._op import select
 
     tanh = select("", "Tanh", 20)
+    assert tanh is not None
     right = tanh.function
     monkeypatch.setattr(tanh, "function", lambda x, /: right(x) * 1.001)
     report = js.validate(model(NET), bisect=True)

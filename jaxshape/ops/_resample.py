@@ -81,6 +81,11 @@ def _half_pixel(x: Any, a: Axis) -> Any:
     return (x + 0.5) / a.scale - 0.5
 
 
+def _half_pixel_symmetric(x: Any, a: Axis) -> Any:
+    """The centre of the input stays the centre where the size was rounded."""
+    return a.n / 2 * (1 - a.out / a.width) + (x + 0.5) / a.scale - 0.5
+
+
 def _last(size: Any) -> Any:
     """The last of so many output coordinates; 1 where there is but one, which is 0."""
     return _either(size == 1, size, size - 1)
@@ -93,8 +98,7 @@ def _crop(x: Any, a: Axis) -> Any:
 
 COORDINATES: dict[str, Callable[[Any, Axis], Any]] = {
     "half_pixel": _half_pixel,
-    # the centre of the input stays the centre where the size was rounded
-    "half_pixel_symmetric": lambda x, a: a.n / 2 * (1 - a.out / a.width) + _half_pixel(x, a),
+    "half_pixel_symmetric": _half_pixel_symmetric,
     "pytorch_half_pixel": lambda x, a: _either(a.out > 1, _half_pixel(x, a), x),
     "align_corners": lambda x, a: x * (a.n - 1) / _last(a.width),
     "asymmetric": lambda x, a: x / a.scale,

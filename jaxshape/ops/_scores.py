@@ -117,6 +117,12 @@ def labels_of(ints: Any, strings: Any) -> Any:
     return np.array(strings, object) if strings else np.array(ints, np.int64)
 
 
+def either_of(labels: np.ndarray) -> np.ndarray:
+    """The labels that one score decides between: the two there are, else no and yes."""
+    text = labels.dtype == STRING
+    return labels if len(labels) == 2 else np.array(["0", "1"] if text else [0, 1], labels.dtype)
+
+
 def picked(labels: np.ndarray, indices: Any) -> Any:
     """The labels at indices; None for text where the indices are not known on the host."""
     if labels.dtype != STRING:

@@ -19,6 +19,7 @@ def declare(
     inputs: str,
     attributes: Mapping[str, Any],
     doc: str,
+    domain: str = "",
 ) -> Op:
     """Register a version of an op that runs in NumPy too; its rule takes inputs of unknown rank.
 
@@ -44,6 +45,6 @@ def declare(
         ]
         + [_Kind(n, _Kind.KEYWORD_ONLY, default=default) for n, default in attributes.items()]
     )
-    made = op(name, since=since, host=True)(run)
+    made = op(name, domain, since, host=True)(run)
     made.shape_rule(completed(rule), rankless=True)
     return made

@@ -15,7 +15,7 @@ from .. import _facts
 from .._dim import ceildiv, maximum, minimum
 from .._error import ShapeError
 from .._symbol import to_export
-from ._agree import written
+from ._agree import ranked
 
 Dims = Sequence[Any]  # of int and Dim
 Pads = list[tuple[Any, Any]]  # before and after each axis
@@ -96,12 +96,9 @@ def per_axis(name: str, values: Any, n: int, least: int) -> tuple[int, ...]:
     return values
 
 
-def spatial(name: str, shape: Dims, n: int | None, least: int = 3) -> Dims:
+def spatial(name: str, shape: Dims, n: int | None = None) -> Dims:
     """The spatial sizes *D of a shape (N, C, *D), where n of them are wanted."""
-    if n is not None and len(shape) != n + 2:
-        raise ShapeError(f"{name} {written(shape)} has rank {len(shape)}, wants {n + 2}")
-    if len(shape) < least:
-        raise ShapeError(f"{name} {written(shape)} has rank {len(shape)}, wants at least {least}")
+    ranked(name, shape, *([] if n is None else [n + 2]), least=3)
     return shape[2:]
 
 
@@ -148,13 +145,8 @@ def slices(w: Window, out: Dims) -> Iterator[tuple[slice, ...]]:
     """For each element of the window, in order, the part of a padded (..., *D) that it sees."""
     for flat in range(w.taps):
         cut = []
-        for k, s, d, o in zip(
-            reversed(w.kernel),
-            reversed(w.strides),
-            reversed(w.dilations),
-            reversed(out),
-            strict=True,
-        ):
+        axes = (reversed(xs) for xs in (w.kernel, w.strides, w.dilations, out))
+        for k, s, d, o in zip(*axes, strict=True):
             flat, tap = divmod(flat, k)
             cut.append(slice(tap * d, tap * d + (to_export(o) - 1) * s + 1, s))
         yield (..., *reversed(cut))  # type: ignore[misc]

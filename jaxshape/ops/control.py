@@ -16,9 +16,10 @@ import numpy as np
 from jax import lax
 
 from .. import _facts
-from .._branch import branch, mark, tentative
+from .._branch import assume, branch, mark, tentative
 from .._device import canonical, to_device
 from .._error import JaxshapeError, ShapeError, UnsupportedError
+from .._fork import note
 from .._host import DimArray, is_host
 from .._join import elem_type, join, rename, stable
 from .._op import Static, op
@@ -56,18 +57,23 @@ def _(cond, /, *, then_branch, else_branch):
         return tuple(then_branch() if known else else_branch())
     condition = cond.item() if isinstance(cond, DimArray) else None
     opposite = None if condition is None else negate(condition)
-    results, clashes = [], []
+    results, possible, clashes = [], [], []
     for body, holds in ((then_branch, condition), (else_branch, opposite)):
         with branch(holds):
             try:
                 results.append(body())
+                possible.append(holds)
             except ShapeError as e:
                 clashes.append(e)
     if not results:
         raise clashes[0]
     if len(results) == 1:  # the other branch is proved impossible
+        assume(possible[0])
         return tuple(results[0])
-    return tuple(join(a, b, "If_size") for a, b in zip(*results, strict=True))
+    joined = [join(a, b, "If_size") for a, b in zip(*results, strict=True)]
+    if any(isinstance(t, TensorType) and t.shape is None for t in joined):
+        note(condition)
+    return tuple(joined)
 
 
 def _truth(cond: Any) -> bool | None:

@@ -9,6 +9,7 @@ operand is the rank of all.
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -84,14 +85,14 @@ def convolve_integers(x: Any, w: Any, window: Window, group: int, out: Dims) -> 
 
 
 def _check_zeros(x_zero_point: Any, w_zero_point: Any, out: Any) -> None:
-    for name, zero in (("x_zero_point", x_zero_point), ("w_zero_point", w_zero_point)):
+    channels = 1 if out is None else out[1]
+    for name, zero, wanted in (("x", x_zero_point, 1), ("w", w_zero_point, channels)):
         if zero is None or not zero.shape:
             continue
         if len(zero.shape) != 1:
-            raise ShapeError(f"{name} has rank {len(zero.shape)}, wants at most 1")
-        wanted = 1 if name[0] == "x" or out is None else out[1]
+            raise ShapeError(f"{name}_zero_point has rank {len(zero.shape)}, wants at most 1")
         if zero.shape[0] != 1 and out is not None:
-            same(zero.shape[0], wanted, f"the size of {name}")
+            same(zero.shape[0], wanted, f"the size of {name}_zero_point")
 
 
 def agreed(
@@ -100,30 +101,23 @@ def agreed(
 ) -> tuple[Any, Any]:  # fmt: skip
     """The window of a convolution and its result's shape (N, M, *D').
 
-    The window is None where nothing says the kernel's rank, the shape where nothing says any.
+    Both are None where nothing says their rank.
     """
     xs, ws, bs, kernel = _operands(x, w, b, group, kernel_shape)
     if xs is not None and ws is not None:
-        same(
-            xs[1],
-            ws[1] * group,
-            f"channels of x {written(xs)} and w {written(ws)} in group {group}",
-        )
+        why = f"channels of x {written(xs)} and w {written(ws)} in group {group}"
+        same(xs[1], ws[1] * group, why)
     channels = _channels(ws and ws[0], bs)
     divisible(channels, group, "output channels by group")
-    window = kernel and make_window(kernel, strides, pads, dilations, auto_pad)
-    rank = len(xs) if xs is not None else len(kernel) + 2 if kernel else None
-    if rank is None:
+    if kernel is None:
         return None, None
-    if xs is None or not window:
-        space: Any = [count(f"Conv_size{i}") for i in range(2, rank)]
-    else:
-        space = sizes(window, xs[2:])
+    window = make_window(kernel, strides, pads, dilations, auto_pad)
+    space = sizes(window, xs[2:]) if xs is not None else _unknown(kernel)
     return window, (_batch(xs), channels, *space)
 
 
 def _operands(x: Any, w: Any, b: Any, group: int, kernel_shape: Any) -> tuple[Any, ...]:
-    """The shapes of x, w and bias, None where unknown or absent; the kernel's sizes likewise."""
+    """The shapes of x, w and bias and the kernel's sizes, None where unknown or absent."""
     if group < 1:
         raise ShapeError(f"group is {group}, wants at least 1")
     xs, ws, bs = [
@@ -139,7 +133,13 @@ def _operands(x: Any, w: Any, b: Any, group: int, kernel_shape: Any) -> tuple[An
     if ws is not None:
         why = f"kernel of w {written(ws)} and kernel_shape {kernel}"
         kernel = tuple([same(d, k, why) for d, k in zip(ws[2:], kernel or ws[2:], strict=True)])
+    if kernel is None and n is not None:
+        kernel = tuple([count("Conv_kernel", least=1) for _ in range(n)])
     return xs, ws, bs, kernel
+
+
+def _unknown(kernel: Any) -> Any:
+    return [count(f"Conv_size{i}") for i in range(2, len(kernel) + 2)]
 
 
 def _batch(xs: Any) -> Any:
@@ -148,15 +148,10 @@ def _batch(xs: Any) -> Any:
 
 def _channels(channels: Any, bs: Any) -> Any:
     """The channels of the result, by weight and bias, as far as these are known."""
-    if channels is None or bs is None:
-        return (
-            channels
-            if channels is not None
-            else bs[0]
-            if bs is not None
-            else count("Conv_channels")
-        )
-    return same(channels, bs[0], f"output channels {channels} and bias {written(bs)}")
+    known = [d for d in (channels, bs and bs[0]) if d is not None]
+    if not known:
+        return count("Conv_channels")
+    return same(known[0], known[-1], f"output channels {channels} and those of the bias")
 
 
 def _convolve(
@@ -196,18 +191,9 @@ def conv_transpose(
 ):  # fmt: skip
     """Spread x (N, C, *D) by w (C, M/group, *K), add b (M,) -> (N, M, *D'), Conv's transpose."""
     window, out, begins = spread(
-        x,
-        w,
-        b,
-        group,
-        kernel_shape,
-        strides,
-        pads,
-        dilations,
-        auto_pad,
-        output_padding,
+        x, w, b, group, kernel_shape, strides, pads, dilations, auto_pad, output_padding,
         output_shape,
-    )
+    )  # fmt: skip
     space = hostdims(x.shape)[2:]
     around = [
         (span - 1 - begin, size - 1 - (d - 1) * stride + begin)
@@ -239,20 +225,17 @@ def spread(
     if xs is not None or ws is not None:
         divisible(xs[1] if xs is not None else ws[0], group, "input channels by group")
     channels = _channels(ws and ws[1] * group, bs)
-    rank = len(xs) if xs is not None else len(kernel) + 2 if kernel else None
-    if rank is None:
+    if kernel is None:
         return None, None, None
-    window = kernel and make_window(kernel, strides, pads, dilations, auto_pad)
-    extra = per_axis("output_padding", output_padding, rank - 2, 0)
+    n = len(kernel)
+    window = make_window(kernel, strides, pads, dilations, auto_pad)
+    extra = per_axis("output_padding", output_padding, n, 0)
     _check_extra(extra, window)
     wanted = tuple(output_shape or ())
     if wanted:  # with batch and channels is not the standard, but runtimes take it
-        wanted = per_axis(
-            "output_shape", wanted[2:] if len(wanted) == rank else wanted, rank - 2, 1
-        )
-    if xs is None or not window:
-        space: Any = wanted or [count(f"ConvTranspose_size{i}") for i in range(2, rank)]
-        return None, (_batch(xs), channels, *space), None
+        wanted = per_axis("output_shape", wanted[2:] if len(wanted) == n + 2 else wanted, n, 1)
+    if xs is None:
+        return window, (_batch(xs), channels, *(wanted or _unknown(kernel))), None
     if window.same and not wanted:
         wanted = [d * s for d, s in zip(xs[2:], window.strides, strict=True)]
     pairs = [
@@ -262,12 +245,11 @@ def spread(
     return window, (_batch(xs), channels, *[size for size, _ in pairs]), [cut for _, cut in pairs]
 
 
-def _check_extra(extra: Any, window: Window | None) -> None:
-    for e, s, d in zip(extra, window.strides, window.dilations, strict=True) if window else ():
+def _check_extra(extra: Any, window: Window) -> None:
+    for e, s, d in zip(extra, window.strides, window.dilations, strict=True):
         if e >= max(s, d):
-            raise ShapeError(
-                f"output_padding {extra} must be less than the stride {s} or dilation {d}"
-            )
+            why = f"must be less than the stride {s} or dilation {d}"
+            raise ShapeError(f"output_padding {extra} {why}")
 
 
 def _spread_axis(window: Window, i: int, d: Any, extra: int, wanted: Any) -> tuple[Any, Any]:
@@ -300,7 +282,7 @@ def deform_conv(
     )
     dtype, real, index = x.dtype, wide(x.dtype), canonical("int64")
     n, taps, batch, (channels, *space) = len(window.kernel), window.taps, x.shape[0], x.shape[1:]
-    places = offset.shape[2:]
+    places, points = offset.shape[2:], taps * math.prod(offset.shape[2:])
     moved = offset.astype(real).reshape(batch, offset_group, taps, n, *places)
     starts = np.indices(window.kernel).reshape(n, taps, *(1,) * n)
     lows, shares = [], []
@@ -310,7 +292,7 @@ def deform_conv(
         at = moved[:, :, :, i] + (grid + first)
         lows.append(jnp.floor(at))
         shares.append(at - lows[i])
-    image = x.astype(real).reshape(batch, offset_group, channels // offset_group, -1)
+    image = x.astype(real).reshape(batch, offset_group, channels // offset_group, math.prod(space))
     sampled: Any = 0
     for corner in itertools.product((0, 1), repeat=n):
         flat: Any = 0
@@ -320,10 +302,10 @@ def deform_conv(
             inside = (at >= 0) & (at < space[i])
             weight = weight * jnp.where(inside, shares[i] if up else 1 - shares[i], 0)
             flat = flat * space[i] + jnp.clip(at, 0, space[i] - 1)
-        flat = flat.reshape(batch, offset_group, 1, -1)
+        flat = flat.reshape(batch, offset_group, 1, points)
         sampled = sampled + jnp.take_along_axis(image, flat, 3) * weight.reshape(flat.shape)
     if mask is not None:
-        sampled = sampled * mask.astype(real).reshape(batch, offset_group, 1, -1)
+        sampled = sampled * mask.astype(real).reshape(batch, offset_group, 1, points)
     sampled = sampled.reshape(batch, group, channels // group, taps, *places)
     kernel = w.astype(real).reshape(group, w.shape[0] // group, channels // group, taps)
     y = jnp.einsum("ngck...,gmck->ngm...", sampled, kernel)
@@ -355,12 +337,9 @@ def deformed(
             out = (shape[0], _channels(None, None if b is None else b.shape), *shape[2:])
         if window is not None:
             each = product(window.kernel) * (len(window.kernel) if name == "offset" else 1)
-            same(
-                shape[1], each * offset_group, f"channels of {name} {written(shape)} for the kernel"
-            )
+            why = f"channels of {name} {written(shape)} for the kernel {written(window.kernel)}"
+            same(shape[1], each * offset_group, why)
         why = f"{name} {written(shape)} and the result {written(out)}"
-        agreed_on = [
-            same(o, d, why) for o, d in zip(out[:1] + out[2:], shape[:1] + shape[2:], strict=True)
-        ]
-        out = (agreed_on[0], out[1], *agreed_on[1:])
+        pairs = enumerate(zip(out, shape, strict=True))
+        out = tuple([o if axis == 1 else same(o, d, why) for axis, (o, d) in pairs])
     return window, out

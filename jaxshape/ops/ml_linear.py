@@ -14,6 +14,7 @@ from ._scores import (
     check_transform,
     classified,
     constant,
+    either_of,
     features,
     floats,
     labels_of,
@@ -73,10 +74,7 @@ def linear_classifier(
     if count > 1:
         _labelled(count, labels)
         return picked(labels, xp.argmax(scores, 1)), transformed(scores, post_transform)
-    both = labels if len(labels) == 2 else np.array([0, 1]).astype(labels.dtype)
-    if len(labels) != 2 and labels.dtype == object:
-        both = np.array(["0", "1"], object)
-    best = picked(both, (scores[:, 0] > 0).astype(np.int32))
+    best = picked(either_of(labels), (scores[:, 0] > 0).astype(np.int32))
     if len(labels) != 2:
         return best, transformed(scores, post_transform)
     return best, second_class(scores, post_transform, whole=True)

@@ -73,6 +73,7 @@ def svm_regressor(
     one_class=0, post_transform="NONE", rho=None, support_vectors=None,
 ):  # fmt: skip
     """Sum the kernels of x (N, F) with the support vectors, weighted -> (N, 1); or its sign."""
+    check_transform(post_transform)  # which onnxruntime applies to no single score of this operator
     if not coefficients or not rho:
         raise ShapeError("coefficients and rho are wanted")
     if n_supports:
@@ -85,7 +86,7 @@ def svm_regressor(
     y = kernels @ constant(kernels, coefficients, np.float32)[:, None] + rho[0]
     if one_class:
         return namespace(y).where(y > 0, 1, -1).astype(np.float32)
-    return transformed(y, post_transform)
+    return y
 
 
 def _decisions(coefficients: Any, counts: Any) -> np.ndarray:

@@ -57,7 +57,7 @@ def max_roi_pool(x, rois, /, *, pooled_shape, spatial_scale=1.0):
     return np.array([one(*region) for region in zip(*each, strict=True)], x.dtype).reshape(shape)
 
 
-@max_roi_pool.shape_rule(rankless=True)  # because the rank of x does not matter
+@max_roi_pool.shape_rule(rankless=True)  # because one input's rank may be unknown
 def _(x, rois, /, *, pooled_shape, spatial_scale=1.0):
     return TensorType(x.dtype, _pooled(x, rois, pooled_shape))
 
@@ -110,13 +110,8 @@ def roi_align_16(
         grid = xp.ceil(xp.maximum(step, np.zeros((), real)))
         largest = xp.max(grid, initial=0).astype(np.int32)
         most.append(sampling_ratio or (int(largest) if is_host(largest) else largest))
-        axes.append(
-            (
-                corners[:, start],
-                step,
-                xp.full_like(grid, sampling_ratio) if sampling_ratio else grid,
-            )
-        )
+        grid = xp.full_like(grid, sampling_ratio) if sampling_ratio else grid
+        axes.append((corners[:, start], step, grid))
     image = xp.moveaxis(x.astype(real), 1, 3)
     if mode.lower() == "max":
         y = _greatest(bins, most, batch_indices, image, axes)
@@ -146,10 +141,9 @@ def roi_align_10(
     )
 
 
+# because what one input does not say, not even by its rank, another may
 @roi_align_10.shape_rule(rankless=True)
-@roi_align_16.shape_rule(
-    rankless=True
-)  # because the rank of one input does not matter to the others
+@roi_align_16.shape_rule(rankless=True)
 def _(x, rois, batch_indices, /, **attributes):
     return TensorType(x.dtype, _aligned(x, rois, batch_indices, **attributes))
 
@@ -160,31 +154,23 @@ def _aligned(
     spatial_scale: float = 1.0,
 ) -> tuple[Any, ...]:  # fmt: skip
     """The shape (R, C, output_height, output_width)."""
-    for name, value, known in (
-        ("mode", mode, ("avg", "max")),
-        (
-            "coordinate_transformation_mode",
-            coordinate_transformation_mode,
-            ("half_pixel", "output_half_pixel"),
-        ),
-    ):
-        if value.lower() not in known:
-            raise ShapeError(f"{name} is {value!r}, wants {' or '.join(known)}")
-    if output_height < 1 or output_width < 1:
-        raise ShapeError(
-            f"output_height {output_height} and output_width {output_width} must be positive"
-        )
+    shift = coordinate_transformation_mode
+    if mode.lower() not in ("avg", "max"):
+        raise ShapeError(f"mode is {mode!r}, wants avg or max")
+    if shift.lower() not in ("half_pixel", "output_half_pixel"):
+        wanted = "half_pixel or output_half_pixel"
+        raise ShapeError(f"coordinate_transformation_mode is {shift!r}, wants {wanted}")
+    for name, value in (("output_height", output_height), ("output_width", output_width)):
+        if value < 1:
+            raise ShapeError(f"{name} is {value}, wants at least 1")
     if sampling_ratio < 0:
         raise ShapeError(f"sampling_ratio is {sampling_ratio}, wants at least 0")
     channels, regions = _regions(x, rois, 4)
     if batch_indices.shape is not None:
         ranked("batch_indices", batch_indices.shape, 1)
         found = hostdims(batch_indices.shape)[0]
-        regions = (
-            found
-            if rois.shape is None
-            else same(regions, found, "the regions of rois and batch_indices")
-        )
+        known = rois.shape is not None
+        regions = same(regions, found, "the regions of rois and batch_indices") if known else found
     return regions, channels, output_height, output_width
 
 
@@ -255,9 +241,8 @@ def _total(bins: Any, most: Any, batch: Any, image: Any, axes: Any) -> Any:
     return _loop(xp, most, lambda i, j, y: y + _point(bins, batch, image, axes, i, j), start)
 
 
-_open_total = jax.custom_vjp(
-    _total, nondiff_argnums=(0,)
-)  # a loop of unknown length has no gradient in JAX
+# a loop of unknown length has no gradient in JAX
+_open_total = jax.custom_vjp(_total, nondiff_argnums=(0,))
 
 
 def _forward(bins: Any, most: Any, batch: Any, image: Any, axes: Any) -> Any:
@@ -291,7 +276,7 @@ def _greatest(bins: Any, most: Any, batch: Any, image: Any, axes: Any) -> Any:
     def body(i: Any, j: Any, best: Any) -> Any:
         value, rows, columns = best
         found = functools.reduce(xp.maximum, _weighted(bins, batch, *fixed, i, j))
-        better = _counted(fixed[1], i, j) & ((found > value) | xp.isinf(value))
+        better = _counted(fixed[1], i, j) & ((found > value) | (value == -np.inf))
         return [
             xp.where(better, new, old) for new, old in ((found, value), (i, rows), (j, columns))
         ]

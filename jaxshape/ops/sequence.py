@@ -198,9 +198,10 @@ def _(input, split=None, /, *, axis=0, keepdims=1):
 
     if isinstance(n, int) and (split is None or _known(split)) and n <= 1024:
         ends = _ends(n, split)
-        parts = [part(e - b) for b, e in zip([0, *ends], ends, strict=False)]
         if split is None and not keepdims:
-            parts = [TensorType(input.dtype, p.shape[:axis] + p.shape[axis + 1 :]) for p in parts]
+            parts = [TensorType(input.dtype, input.shape[:axis] + input.shape[axis + 1 :])] * n
+        else:
+            parts = [part(e - b) for b, e in zip([0, *ends], ends, strict=False)]
         return parts or SequenceType(part(0), 0)
     if split is None:
         one = (
@@ -231,6 +232,7 @@ def concat_from_sequence(input_sequence, /, *, axis, new_axis=0):
 @concat_from_sequence.shape_rule(rankless=True)  # because a sequence is no array for JAX
 def _(input_sequence, /, *, axis, new_axis=0):
     parts = [type_of(v) for v in input_sequence] if isinstance(input_sequence, list) else None
+    count: Any = len(parts) if parts else getattr(input_sequence, "length", None)
     elem = as_sequence(input_sequence).elem if parts else getattr(input_sequence, "elem", None)
     if not isinstance(elem, TensorType):
         return UNKNOWN
@@ -251,11 +253,11 @@ def _(input_sequence, /, *, axis, new_axis=0):
             rest[i] = d if rest[i] is None else _facts.same(rest[i], d, "the other sizes")
     rest = [_facts.count("ConcatFromSequence_size") if d is None else d for d in rest]
     if new_axis:
-        length = len(parts) if parts else input_sequence.length
+        length = count
     else:
         length = sum(p.shape[axis] for p in parts) if parts else None
-        if not parts and elem.shape[axis] is not None and input_sequence.length is not None:
-            length = elem.shape[axis] * input_sequence.length
+        if not parts and elem.shape[axis] is not None and count is not None:
+            length = elem.shape[axis] * count
     length = _facts.count("ConcatFromSequence_size") if length is None else length
     return TensorType(elem.dtype, (*rest[:axis], length, *rest[axis:]))
 

@@ -43,12 +43,7 @@ def _(x, i, output_shape=None, /, **attributes):
 
 
 def _unpooled(
-    x: Any,
-    i: Any,
-    output_shape: Any,
-    kernel_shape: Any = None,
-    strides: Any = None,
-    pads: Any = None,
+    x: Any, i: Any, output_shape: Any, kernel_shape: Any, strides: Any = None, pads: Any = None
 ) -> tuple[Any, Any, Any]:
     """The shape of x and i, the smallest (N, C, *D') that pools to it, and the result's shape."""
     window = make_window(kernel_shape, strides, pads)
@@ -83,7 +78,7 @@ def col2im(
 ):
     """Add up the blocks in input (N, C*|B|, L) -> (N, C, *image_shape); L counts through places."""
     out, window, counts = _image(input, image_shape, block_shape, strides, pads, dilations)
-    y = input.reshape(input.shape[0], -1, *map(to_export, window.kernel), *map(to_export, counts))
+    y = input.reshape([to_export(d) for d in (*out[:2], *window.kernel, *counts)])
     for i, (k, s, d, (before, _)) in enumerate(
         zip(window.kernel, window.strides, window.dilations, window.pads, strict=True)
     ):  # one axis at a time, its blocks side by side in axis 2
@@ -105,13 +100,9 @@ def _(input, image_shape, block_shape, /, **attributes):
 
 
 def _image(
-    x: Any,
-    image_shape: Any,
-    block_shape: Any,
-    strides: Any = None,
-    pads: Any = None,
+    x: Any, image_shape: Any, block_shape: Any, strides: Any = None, pads: Any = None,
     dilations: Any = None,
-) -> tuple[Any, Any, Any]:
+) -> tuple[Any, Any, Any]:  # fmt: skip
     """The shape (N, C, *image), the window, the numbers of blocks; None as far as unknown."""
     lengths = []
     for name, t in (("image_shape", image_shape), ("block_shape", block_shape)):
@@ -134,7 +125,7 @@ def _image(
         divisible(rows, product(block), f"axis 1 of input by the block {written(block)}")
         channels = rows // product(block)
     counts = sizes(window, image) if window and image else None
-    if counts and length is not None:
+    if counts and xs:
         why = f"axis 2 of input {written(xs)} and blocks {written(block)} in image {written(image)}"
         same(length, product(counts), why)
     return (batch, channels, *(image or [count("Col2Im_size") for _ in range(n)])), window, counts

@@ -1,0 +1,233 @@
+"""Model files of any size: read without their weights, written whole or not at all.
+
+An ONNX file is a row of fields, each with its length before it.  So a large initializer can be
+stepped over, and copied into a new file as it is: neither file is ever in memory.  What is left,
+the skeleton, is an ordinary ModelProto in which such initializers lack their elements.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+
+from ._error import ModelError
+from ._source import open_source
+
+_GRAPH = ModelProto.DESCRIPTOR.fields_by_name["graph"].number
+_INITIALIZER = GraphProto.DESCRIPTOR.fields_by_name["initializer"].number
+_ELEMENTS = frozenset(
+    TensorProto.DESCRIPTOR.fields_by_name[name].number
+    for name in ("raw_data", "float_data", "double_data", "int32_data", "int64_data", "uint64_data")
+)
+# No tensor that tracing looks into, of 65,536 elements at most, takes as many bytes.
+_LARGE = 1 << 20
+_CHUNK = 1 << 24
+
+Span = tuple[int, int]
+
+
+class Skeleton:
+    """An open model file: `proto` is the model without the elements of large initializers."""
+
+    def __init__(self, file: BinaryIO, data: Any):
+        self._file, self._data = file, data  # the same bytes, to be copied and to be looked at
+        self._large: dict[int, Span] = {}  # where these lie, by their number
+        self.proto = ModelProto.FromString(b"".join(self._model()))
+
+    def _model(self) -> Iterator[bytes]:
+        for number, whole, inside in fields(self._data, (0, len(self._data))):
+            if number == _GRAPH and inside is not None:
+                yield _field(_GRAPH, b"".join(self._graph(inside)))
+            else:
+                yield self._data[slice(*whole)]
+
+    def _graph(self, span: Span) -> Iterator[bytes]:
+        count = 0
+        for number, whole, inside in fields(self._data, span):
+            large = inside is not None and inside[1] - inside[0] > _LARGE
+            if number == _INITIALIZER and inside is not None and large:
+                self._large[count] = inside
+                kept = [w for n, w, _ in fields(self._data, inside) if n not in _ELEMENTS]
+                yield _field(_INITIALIZER, b"".join([self._data[slice(*w)] for w in kept]))
+            else:
+                yield self._data[slice(*whole)]
+            count += number == _INITIALIZER
+
+    def write(self, proto: ModelProto, file: BinaryIO) -> None:
+        """Write a model made from `proto`, with the elements that this lacks."""
+        if not self._large:
+            file.write(proto.SerializeToString())
+            return
+        rest, graph = ModelProto(), GraphProto()
+        graph.CopyFrom(proto.graph)
+        graph.ClearField("initializer")
+        rest.CopyFrom(proto)
+        rest.ClearField("graph")
+        inner = graph.SerializeToString()
+        tensors = [
+            self._large[i] if i in self._large else t.SerializeToString()
+            for i, t in enumerate(proto.graph.initializer)
+        ]
+        sizes = [len(t) if isinstance(t, bytes) else t[1] - t[0] for t in tensors]
+        heads = [_head(_INITIALIZER, size) for size in sizes]
+        file.write(rest.SerializeToString())
+        file.write(_head(_GRAPH, len(inner) + sum(sizes) + sum(map(len, heads))))
+        file.write(inner)
+        for head, tensor in zip(heads, tensors, strict=True):
+            file.write(head)
+            if isinstance(tensor, bytes):
+                file.write(tensor)
+            else:
+                self._file.seek(tensor[0])
+                for at in range(*tensor, _CHUNK):
+                    file.write(self._file.read(min(_CHUNK, tensor[1] - at)))
+
+
+@contextlib.contextmanager
+def skeleton(path: str) -> Iterator[Skeleton]:
+    """Open a model file, in ONNX's binary form."""
+    try:
+        if not os.path.isfile(path) or not os.path.getsize(path):
+            open_source(path)  # says what is wrong
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            try:
+                found = Skeleton(file, data)
+            except (DecodeError, ModelError) as e:
+                raise ModelError(f"{path} is no ONNX model, or is cut short: {e}") from e
+            yield found
+    except OSError as e:
+        raise ModelError(f"cannot read or write {e.filename or path}: {e.strerror or e}") from e
+
+
+def fields(data: Any, span: Span) -> Iterator[tuple[int, Span, Span | None]]:
+    """The fields of a message: number, where it lies, where its bytes lie if it holds any."""
+    at, end = span
+    while at < end:
+        start, inside = at, None
+        tag, at = _varint(data, at, end)
+        match tag & 7:
+            case 0:
+                _, at = _varint(data, at, end)
+            case 1:
+                at += 8
+            case 5:
+                at += 4
+            case 2:
+                size, at = _varint(data, at, end)
+                inside = at, at + size
+                at += size
+            case kind:
+                raise ModelError(f"there is a field of unknown kind {kind} at byte {start}")
+        if at > end:
+            raise ModelError(f"the field at byte {start} is longer than what it is in")
+        yield tag >> 3, (start, at), inside
+
+
+def _varint(data: Any, at: int, end: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= end:
+            break
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise ModelError(f"the number at byte {at} does not end")
+
+
+def _field(number: int, inside: bytes) -> bytes:
+    return _head(number, len(inside)) + inside
+
+
+def _head(number: int, size: int) -> bytes:
+    found = bytearray([number << 3 | 2])
+    while size >= 0x80:
+        found.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([*found, size])
+
+
+def is_binary(path: str) -> bool:
+    """Whether a file's name asks for ONNX's binary form, as `onnx.load` and `onnx.save` take it."""
+    extension = os.path.splitext(path)[1]
+    kind = onnx.serialization.registry.get_format_from_file_extension(extension)
+    return kind in (None, "protobuf")
+
+
+@contextlib.contextmanager
+def whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file to write `path` with, which takes the place of `path` only once it is complete."""
+    path = Path(path).resolve()  # a link stays a link to the file that is replaced
+    if path.exists() and not path.is_file():
+        # A device or a pipe takes what is written; put a file in its place and it is gone.
+        with open(path, "wb") as f:
+            yield f
+        return
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open(part, "wb") as f:
+            yield f
+        if path.exists():
+            shutil.copymode(path, part)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def relocate(proto: ModelProto, old: str, new: str) -> None:
+    """Let external data be found from another folder; raises `ModelError` where it cannot be."""
+    if os.path.realpath(old) == os.path.realpath(new):
+        return
+    for tensor in _tensors(proto):
+        for entry in tensor.external_data:
+            if entry.key != "location":
+                continue
+            file, there = (os.path.join(folder, entry.value) for folder in (old, new))
+            if not os.path.isfile(file) or os.path.exists(there) and os.path.samefile(there, file):
+                continue  # nothing to be found, or found as it is
+            inside = os.path.relpath(os.path.realpath(file), os.path.realpath(new))
+            if inside.startswith(os.pardir) or os.path.isabs(inside):
+                raise ModelError(
+                    f"external data {entry.value!r} of tensor {tensor.name!r} lies in {old}; a "
+                    f"model in {new} could not refer to it, since external data may not leave the "
+                    "model's folder: write beside the model, and move both"
+                )
+            entry.value = inside.replace(os.sep, "/")
+
+
+def _tensors(proto: ModelProto) -> Iterator[TensorProto]:
+    """The tensors of a model, those of subgraphs and functions included."""
+    yield from _of_graph(proto.graph)
+    for function in proto.functions:
+        yield from _of_nodes(function.node)
+
+
+def _of_graph(graph: GraphProto) -> Iterator[TensorProto]:
+    yield from graph.initializer
+    for s in graph.sparse_initializer:
+        yield from (s.values, s.indices)
+    yield from _of_nodes(graph.node)
+
+
+def _of_nodes(nodes: Iterable[NodeProto]) -> Iterator[TensorProto]:
+    for attribute in (a for node in nodes for a in node.attribute):
+        match attribute.type:
+            case AttributeProto.TENSOR:
+                yield attribute.t
+            case AttributeProto.TENSORS:
+                yield from attribute.tensors
+            case AttributeProto.GRAPH:
+                yield from _of_graph(attribute.g)
+            case AttributeProto.GRAPHS:
+                for graph in attribute.graphs:
+                    yield from _of_graph(graph)
