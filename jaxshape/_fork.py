@@ -51,20 +51,20 @@ def take(assumed: Sequence[Fork], known: Sequence[Requirement]) -> None:
 def settled(
     once: Callable[[Sequence[Fork], T | None], T],
     forks_of: Callable[[T], Sequence[Fork]],
-    merge: Callable[[T, T, T], None],
+    merge: Callable[[T, Sequence[T]], None],
 ) -> T:
-    """The trace `once([], None)`, with each fork that one outcome of is impossible taken as the other.
+    """The trace `once([], None)`, with each fork of which one outcome alone is possible taken so.
 
-    Where both are possible, `merge(trace, one, other)` takes what the two agree on.
+    Where several are, `merge(trace, outcomes)` takes over what they agree on.
     """
     found, assumed, tried = once([], None), [], set[Fork]()
     while len(tried) < FORKS and (left := [f for f in forks_of(found) if f not in tried]):
         node, condition = left[0]
         tried.add(left[0])
         outcomes: list[tuple[Fork, T]] = []
-        for fork in ((node, condition), (node, negate(condition))):
+        for outcome in (condition, *opposites(condition)):
             try:
-                outcomes.append((fork, once([*assumed, fork], found)))
+                outcomes.append(((node, outcome), once([*assumed, (node, outcome)], found)))
             except ShapeError as e:
                 clash = e
         if not outcomes:
@@ -73,5 +73,13 @@ def settled(
             assumed.append(outcomes[0][0])
             found = outcomes[0][1]
         else:
-            merge(found, *[t for _, t in outcomes])
+            merge(found, [t for _, t in outcomes])
     return found
+
+
+def opposites(condition: Relation) -> list[Relation]:
+    """The ways in which a condition may not hold: unequal is above or below."""
+    if condition.kind != "==":
+        return [negate(condition)]
+    a, b = condition.left, condition.right
+    return [Relation(">=", a, b + 1), Relation(">=", b, a + 1)]

@@ -269,15 +269,17 @@ def trace(
     return settled(once, lambda t: t._facts.forks, _merge)
 
 
-def _merge(found: Trace, one: Trace, other: Trace) -> None:
-    """Take over the types that two traces agree on, of which one holds at any sizes."""
+def _merge(found: Trace, outcomes: Sequence[Trace]) -> None:
+    """Take over the types on which traces agree, of which one holds at any sizes."""
     for name, value in found._scope.values.items():
-        if isinstance(value, TensorType) and name in one and name in other:
-            t = one[name]
-            if t is other[name] and isinstance(t, TensorType) and t.shape is not None:
-                symbols = {s for d in t.shape if isinstance(d, Dim) for s in d.symbols}
-                if not any(one._facts.is_fresh(s) or other._facts.is_fresh(s) for s in symbols):
-                    found._scope.values[name] = t
+        if isinstance(value, TensorType) and all(name in t for t in outcomes):
+            types = {t[name] for t in outcomes}
+            (t, *others) = types
+            if others or not isinstance(t, TensorType) or t.shape is None:
+                continue
+            symbols = {s for d in t.shape if isinstance(d, Dim) for s in d.symbols}
+            if not any(o._facts.is_fresh(s) for o in outcomes for s in symbols):
+                found._scope.values[name] = t
 
 
 def _check_outputs(model: Model, scope: Scope, tracer: Tracer) -> None:

@@ -1,10 +1,10 @@
-"""Tracing whole small models: shapes as formulas, requirements, what stays unknown, and what is refused."""
+"""Tracing whole small models: shapes as formulas, requirements, and what stays unknown."""
 
 import numpy as np
 import onnx
 import pytest
 from builders import model
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
 
 import jaxshape as js
 
@@ -34,8 +34,9 @@ FORMULAS = [
         {"y": "float32[N, 3*L]"},
     ),
     (
-        "(float[B, S, 12] x) => (float[] y) { h = Shape (x)  b = Gather (h, zero)  c = Gather (h, one)  "
-        "d = Concat <axis=0> (b, c, four, three)  r = Reshape (x, d)  y = Transpose <perm=[0, 2, 1, 3]> (r) }",
+        "(float[B, S, 12] x) => (float[] y) { h = Shape (x)  b = Gather (h, zero)  "
+        "c = Gather (h, one)  d = Concat <axis=0> (b, c, four, three)  r = Reshape (x, d)  "
+        "y = Transpose <perm=[0, 2, 1, 3]> (r) }",
         {"zero": i64(0), "one": i64(1), "four": i64(4), "three": i64(3)},
         {"y": "float32[B, 4, S, 3]"},
     ),
@@ -60,3 +61,29 @@ def test_formula(graph, arrays, expected):
         with_initializers(f'<ir_version: 10, opset_import: ["": 20]> g {graph}', **arrays)
     )
     assert {n: str(traced[n]) for n in expected} == expected
+
+
+def squeeze_if_one(rest: str) -> onnx.ModelProto:
+    """x (N, L, 3) loses axis 1 where L//8 is 1, as an exporter writes a squeeze; then `rest`."""
+    return model(f"""g (float[N, L, 3] x) => (float[] y) {{
+        s = Shape <start = 1, end = 2> (x)
+        eight = Constant <value = int64[1] {{8}}> ()
+        one = Constant <value = int64[1] {{1}}> ()
+        q = Div (s, eight)
+        c = Equal (q, one)
+        z = If (c) <
+            then_branch = t () => (float[] u) {{ u = ReduceMax <keepdims = 0> (x, one) }},
+            else_branch = e () => (float[] v) {{ v = Identity (x) }}>
+        {rest}
+    }}""")
+
+
+def test_branches_of_different_rank_are_tried_where_the_rest_decides():
+    traced = js.trace(squeeze_if_one("y = Transpose <perm = [1, 0]> (z)"))
+    assert str(traced["y"]) == "float32[3, N]"
+    assert sorted(map(str, traced.requirements)) == ["L <= 15", "L >= 8"]
+
+
+def test_branches_of_different_rank_that_both_may_run_stay_unknown():
+    traced = js.trace(squeeze_if_one("y = Relu (z)"))
+    assert traced["y"].shape is None and not traced.requirements

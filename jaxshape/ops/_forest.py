@@ -35,7 +35,7 @@ class Forest(NamedTuple):
     """Arrays over nodes: which feature is compared how with what, and where that leads."""
 
     features: np.ndarray
-    splits: np.ndarray  # for MEMBER the row of `members`
+    splits: np.ndarray
     modes: np.ndarray
     true: np.ndarray
     false: np.ndarray
@@ -44,7 +44,8 @@ class Forest(NamedTuple):
     leaves: np.ndarray  # over nodes: the number of each leaf
     depth: int
     reached: np.ndarray  # (2, k): each leaf's number with its tree
-    members: np.ndarray  # sets, one a row, filled up with NaN
+    sets: np.ndarray  # over nodes: for MEMBER the row of `members`
+    members: np.ndarray  # filled up with NaN
 
     @property
     def n_leaves(self) -> int:
@@ -59,7 +60,7 @@ class Forest(NamedTuple):
 
 def planted(
     features: Any, splits: Any, modes: Any, true: Any, false: Any, missing: Any, roots: Any,
-    members: Any = None,
+    sets: Any = None, members: Any = None,
 ) -> Forest:  # fmt: skip
     """A forest of these arrays, leaves in the mode LEAF; `ShapeError` where they are no trees."""
     leaf, own = modes == LEAF, np.arange(len(modes))
@@ -79,6 +80,7 @@ def planted(
         leaves,
         depth,
         np.stack([leaves[reached[0]], reached[1]]),
+        np.zeros_like(leaves) if sets is None else sets,
         np.zeros((1, 1), splits.dtype) if members is None else members,
     )
 
@@ -103,26 +105,26 @@ def _climbed(true: Any, false: Any, leaf: Any, roots: Any) -> tuple[int, np.ndar
 def landed(forest: Forest, x: Any) -> Any:
     """The number of the leaf that each row of x (N, F) reaches in each of T trees (N, T)."""
     xp = namespace(x)
-    integers = (forest.features, forest.true, forest.false, forest.modes)
-    feature, true, false, mode = (constant(x, t, np.int32) for t in integers)
+    integers = (forest.features, forest.true, forest.false, forest.modes, forest.sets)
+    feature, true, false, mode, sets = (constant(x, t, np.int32) for t in integers)
     split, missing = constant(x, forest.splits, x.dtype), constant(x, forest.missing, bool)
     members = constant(x, forest.members, x.dtype)
     compare: dict[int, Callable[[Any, Any], Any]] = {
-        0: lambda a, s: a <= s,
-        1: lambda a, s: a < s,
-        2: lambda a, s: a >= s,
-        3: lambda a, s: a > s,
-        4: lambda a, s: a == s,
-        5: lambda a, s: a != s,
-        6: lambda a, s: xp.any(members[s.astype(np.int32)] == a[..., None], axis=-1),
+        0: lambda a, node: a <= split[node],
+        1: lambda a, node: a < split[node],
+        2: lambda a, node: a >= split[node],
+        3: lambda a, node: a > split[node],
+        4: lambda a, node: a == split[node],
+        5: lambda a, node: a != split[node],
+        6: lambda a, node: xp.any(members[sets[node]] == a[..., None], axis=-1),
     }
     present = sorted(set(forest.modes.tolist()) - {LEAF})
 
     def step(_: Any, node: Any) -> Any:
-        a, s = xp.take_along_axis(x, feature[node], axis=1), split[node]
-        holds = compare[present[0]](a, s)
+        a = xp.take_along_axis(x, feature[node], axis=1)
+        holds = compare[present[0]](a, node)
         for m in present[1:]:
-            holds = xp.where(mode[node] == m, compare[m](a, s), holds)
+            holds = xp.where(mode[node] == m, compare[m](a, node), holds)
         holds = holds | missing[node] & xp.isnan(a)
         return xp.where(holds, true[node], false[node])
 

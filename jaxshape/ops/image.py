@@ -24,11 +24,13 @@ from .._symbol import fit, hostdims, to_export
 from .._value import TensorType
 from ._agree import ranked, wide, written
 from ._axes import counted, nothing
-from ._resample import Filter, number, working
+from ._resample import MODES, Filter, number, working
+from ._static import among
 
 # GridSample ---------------------------------------------------------------------------------------
 
 _PADDINGS = ("zeros", "border", "reflection")
+_OLD_MODES = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
 
 
 def _reflected(x: Any, low: Any, high: Any) -> Any:
@@ -76,13 +78,9 @@ def _sample_shape(x: Any, grid: Any) -> tuple[Any, ...]:
     return (batch, x[1], *grid[1:-1])
 
 
-def _sample(x, grid, mode, padding_mode, align_corners, modes):
-    if mode not in modes:
-        raise ShapeError(f"mode is {mode!r}, wants one of {', '.join(modes)}")
-    if padding_mode not in _PADDINGS:
-        raise ShapeError(f"padding_mode is {padding_mode!r}, wants one of {', '.join(_PADDINGS)}")
+def _sample(x, grid, mode, padding_mode, align_corners):
     _sample_shape(hostdims(x.shape), hostdims(grid.shape))
-    xp, dtype, how = namespace(x, grid), x.dtype, Filter(modes[mode])
+    xp, dtype, how = namespace(x, grid), x.dtype, Filter(mode)
     sizes = [number(d) for d in hostdims(x.shape)[2:]]
     grid = grid.astype(wide(grid.dtype))
     taps = []
@@ -116,9 +114,10 @@ def grid_sample_16(x, grid, /, *, align_corners=0, mode="bilinear", padding_mode
 
     Coordinates from -1 to 1 span the image, its width first.
     """
+    among("mode", mode, _OLD_MODES)
+    among("padding_mode", padding_mode, _PADDINGS)
     ranked("X", x.shape, 4)
-    modes = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
-    return _sample(x, grid, mode, padding_mode, align_corners, modes)
+    return _sample(x, grid, _OLD_MODES[mode], padding_mode, align_corners)
 
 
 @op("GridSample", since=20, host=True)
@@ -127,16 +126,27 @@ def grid_sample_20(x, grid, /, *, align_corners=0, mode="linear", padding_mode="
 
     Coordinates from -1 to 1 span D, its last axis first.
     """
-    modes = {"linear": "linear", "nearest": "nearest", "cubic": "cubic"}
-    return _sample(x, grid, mode, padding_mode, align_corners, modes)
+    among("mode", mode, MODES)
+    among("padding_mode", padding_mode, _PADDINGS)
+    return _sample(x, grid, mode, padding_mode, align_corners)
 
 
-def _sample_type(x, grid, /, **_):
+# Rules, because JAX cannot index by arrays whose sizes it cannot compare.
+
+
+@grid_sample_16.shape_rule
+def _(x, grid, /, *, align_corners=0, mode="bilinear", padding_mode="zeros"):
+    among("mode", mode, _OLD_MODES)
+    among("padding_mode", padding_mode, _PADDINGS)
+    ranked("X", x.shape, 4)
     return TensorType(x.dtype, _sample_shape(x.shape, grid.shape))
 
 
-for _op in (grid_sample_16, grid_sample_20):
-    _op.shape_rule(_sample_type)  # because JAX cannot index by arrays whose sizes it cannot compare
+@grid_sample_20.shape_rule
+def _(x, grid, /, *, align_corners=0, mode="linear", padding_mode="zeros"):
+    among("mode", mode, MODES)
+    among("padding_mode", padding_mode, _PADDINGS)
+    return TensorType(x.dtype, _sample_shape(x.shape, grid.shape))
 
 
 # AffineGrid ---------------------------------------------------------------------------------------
@@ -164,7 +174,7 @@ def affine_grid(theta, size: Static, /, *, align_corners=0):
     """
     *_, r = shape = _grid_shape(hostdims(theta.shape), size.tolist())
     xp, dtype = namespace(theta), wide(theta.dtype)
-    theta = fit(theta, (shape[0], r, r + 1)).astype(dtype)
+    given, theta = theta.dtype, fit(theta, (shape[0], r, r + 1)).astype(dtype)
     column = (-1, *(1,) * r, r)
     y = theta[:, :, r].reshape(column)
     for j, d in enumerate(reversed(shape[1:-1])):
@@ -172,7 +182,7 @@ def affine_grid(theta, size: Static, /, *, align_corners=0):
         # -1 and 1 are the outer centres or the outer edges; a lone centre is at 0
         at = (2 * steps + 1 - n) / (xp.maximum(n - 1, 1) if align_corners else n)
         y = y + theta[:, :, j].reshape(column) * at.reshape(-1, *(1,) * (j + 1))
-    return y.astype(theta.dtype)
+    return y.astype(given)
 
 
 @affine_grid.shape_rule  # because the content of size decides the shape
@@ -201,8 +211,7 @@ _CHANNELS = {"RGB": 3, "BGR": 3, "Grayscale": 1}
 
 
 def _channels(pixel_format: str) -> int:
-    if pixel_format not in _CHANNELS:
-        raise ShapeError(f"pixel_format is {pixel_format!r}, wants one of {', '.join(_CHANNELS)}")
+    among("pixel_format", pixel_format, _CHANNELS)
     return _CHANNELS[pixel_format]
 
 

@@ -307,18 +307,18 @@ def tree_ensemble(
     if modes.min() < 0 or modes.max() >= LEAF:
         raise ShapeError(f"nodes_modes has {modes.max()}, wants 0 to {LEAF - 1}")
     table, row = _sets(modes, membership_values, dtype)
-    splits = np.where(modes == MODES.index("MEMBER"), row, lists[2].astype(np.float64))
 
     def padded(v: Any, fill: Any = 0) -> np.ndarray:
         return np.concatenate([v, np.full(leaves, fill, np.asarray(v).dtype)])
 
     forest = planted(
         padded(np.array(nodes_featureids, np.int64)),
-        padded(splits),
+        padded(lists[2]),
         padded(modes, LEAF),
         *map(padded, branches),
         padded(missing),
         roots,
+        padded(row),
         table,
     )
     weights, targets = np.asarray(leaf_weights).ravel(), np.array(leaf_targetids, np.int64)

@@ -32,11 +32,13 @@ def normal(*shape, dtype=np.float32):
     return RNG.normal(size=shape).astype(dtype)
 
 
-def by_steps(kind, x, w, r, b, lens, states, p=None, functions=None, clip=None, reverse=False,
-             linear_before_reset=0, input_forget=0):  # fmt: skip
+def by_steps(
+    kind, x, w, r, b, lens, states, p=None, functions=None, clip=None, reverse=False,
+    linear_before_reset=0, input_forget=0,
+):  # fmt: skip
     """One direction, row by row and step by step: y (S, N, H), states (N, H), from x (S, N, I)."""
-    f, g, out = (functions or [functools.partial(DEFINED[n.lower()], a=None, b=None)
-                               for n in NAMES[kind]] + [None] * 2)[:3]  # fmt: skip
+    plain = [functools.partial(DEFINED[n.lower()], a=None, b=None) for n in NAMES[kind]]
+    f, g, out = ((functions or plain) + [None] * 2)[:3]
     cut = (lambda v: v) if clip is None else (lambda v: np.clip(v, -clip, clip))
     h_size, y = r.shape[1], np.zeros((*x.shape[:2], r.shape[1]))
     lasts = [s.astype(np.float64) for s in states]
@@ -67,8 +69,10 @@ def by_steps(kind, x, w, r, b, lens, states, p=None, functions=None, clip=None, 
     return y, lasts
 
 
-def check(kind, direction="forward", lens=None, start=False, bias=True, peephole=False, layout=0,
-          length=4, dtype=np.float32, functions=None, opset=14, rtol=1e-5, attributes=None, **options):  # fmt: skip
+def check(
+    kind, direction="forward", lens=None, start=False, bias=True, peephole=False, layout=0, length=4,
+    dtype=np.float32, functions=None, opset=14, rtol=1e-5, attributes=None, **options,
+):  # fmt: skip
     """Compare a node with `by_steps`."""
     reverses = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
     d, n, i, h, g = len(reverses), 3, 2, 5, GATES[kind]
@@ -82,10 +86,9 @@ def check(kind, direction="forward", lens=None, start=False, bias=True, peephole
     results = []
     for k, reverse in enumerate(reverses):
         begin = [np.zeros((n, h)) if s is None else s[k] for s in states]
-        results.append(by_steps(
-            kind, x, w[k].astype(float), r[k].astype(float), np.zeros(2 * g * h) if b is None else b[k], lens, begin,
-            None if p is None else p[k], functions, reverse=reverse, **options,
-        ))  # fmt: skip
+        biases, peep = np.zeros(2 * g * h) if b is None else b[k], None if p is None else p[k]
+        weights = w[k].astype(float), r[k].astype(float), biases, lens, begin, peep
+        results.append(by_steps(kind, x, *weights, functions, reverse=reverse, **options))
     wanted = [np.stack([y for y, _ in results], 1)]
     wanted += [np.stack(s) for s in zip(*(last for _, last in results), strict=True)]
     inputs = [x, w, r, b, None if lens is None else np.array(lens, np.int32), *states]
@@ -95,9 +98,18 @@ def check(kind, direction="forward", lens=None, start=False, bias=True, peephole
         wanted = [wanted[0].transpose(2, 0, 1, 3), *(s.swapaxes(0, 1) for s in wanted[1:])]
     inputs += [p] if peephole else []
     layer(
-        kind, *inputs, wanted=[v.astype(dtype) for v in wanted], outputs=len(wanted), rtol=rtol, opset=opset,
-        hidden_size=h, direction=direction, layout=layout or None, **options, **attributes or {},
-    )  # fmt: skip
+        kind,
+        *inputs,
+        wanted=[v.astype(dtype) for v in wanted],
+        outputs=len(wanted),
+        rtol=rtol,
+        opset=opset,
+        hidden_size=h,
+        direction=direction,
+        layout=layout or None,
+        **options,
+        **attributes or {},
+    )
 
 
 @pytest.mark.parametrize("kind", GATES)
@@ -114,10 +126,11 @@ def test_what_may_be_absent_or_empty(kind):
     check(kind, opset=7)
 
 
-@pytest.mark.parametrize("kind", GATES)
-@pytest.mark.parametrize("dtype", [np.float64, np.float16, ml_dtypes.bfloat16])
-def test_dtypes(kind, dtype):
-    rtol = {2: 3e-2, 8: 1e-12}[np.dtype(dtype).itemsize]
+@pytest.mark.parametrize(
+    ("kind", "dtype", "rtol"),
+    [("LSTM", np.float64, 1e-12), ("GRU", np.float16, 5e-3), ("RNN", ml_dtypes.bfloat16, 3e-2)],
+)
+def test_dtypes(kind, dtype, rtol):
     check(kind, dtype=dtype, rtol=rtol, opset=22)
 
 
@@ -129,17 +142,39 @@ def test_options():
         check(kind, start=True, clip=0.3)
 
 
+DEFAULTS = {
+    "leakyrelu": (0.01, None),
+    "thresholdedrelu": (1.0, None),
+    "elu": (1.0, None),
+    "affine": (1.0, 0.0),
+    "scaledtanh": (1.0, 1.0),
+    "hardsigmoid": (0.2, 0.5),
+}
+
+
 @pytest.mark.parametrize("name", DEFINED)
-@pytest.mark.parametrize("given", [True, False])
-def test_activations(name, given):
-    takes = {"leakyrelu": (0.01,), "thresholdedrelu": (1.0,), "elu": (1.0,), "affine": (1.0, 0.0),
-             "scaledtanh": (1.0, 1.0), "hardsigmoid": (0.2, 0.5)}.get(name, ())  # fmt: skip
-    a, b = (0.3, 0.2) if given else (*takes, None, None)[:2]
-    functions = [functools.partial(DEFINED[n], a=a, b=b) for n in ("sigmoid", name)] + [None]
-    attributes = {"activations": ["Sigmoid", name]}
-    if given:  # the first function takes none, so that both are left for the second
-        attributes |= {"activation_alpha": [0.3], "activation_beta": [0.2]}
-    check("GRU", functions=functions, attributes=attributes, length=2)
+def test_activations(name):
+    functions = [functools.partial(DEFINED[name], a=0.3, b=0.2)]
+    numbers = {"activation_alpha": [0.3], "activation_beta": [0.2]}
+    check("RNN", functions=functions, attributes={"activations": [name]} | numbers, length=2)
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_defaults_of_activations(name):
+    a, b = DEFAULTS[name]
+    functions = [functools.partial(DEFINED[name], a=a, b=b)]
+    check("RNN", functions=functions, attributes={"activations": [name]}, length=2)
+
+
+def test_numbers_go_to_those_who_use_them():
+    names = ["Sigmoid", "Elu", "HardSigmoid"]  # the first uses none, the second alpha only
+    numbers = [(None, None), (0.3, None), (0.4, 0.2)]
+    functions = [
+        functools.partial(DEFINED[n.lower()], a=a, b=b)
+        for n, (a, b) in zip(names, numbers, strict=True)
+    ]
+    numbers = {"activation_alpha": [0.3, 0.4], "activation_beta": [0.2]}
+    check("LSTM", functions=functions, attributes={"activations": names} | numbers)
 
 
 @pytest.mark.parametrize(
