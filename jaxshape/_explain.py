@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _facts
-from ._dim import Dim, Scalar, Undecided, symbol
-from ._dimtext import renamed_text
+from ._dim import Dim, Scalar, Undecided, symbol, text
 from ._error import JaxshapeError
 from ._facts import Facts
 from ._host import DimArray, host, is_host
@@ -160,31 +159,34 @@ class _Tracker:
         node, output = self._makers[place.value]
         op = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
         how = attributes_text(node)
+        formula, sources = "", ()
         for trial in self._trials(node, size):
             found = trial.run(output, place, size)
             if found is not None:
                 formula, sources = found
-                if sources and all(self._size(s) is size for s in sources):
-                    sources = sources[:1]  # equal ones broadcast: one says it all
-                    formula = str(sources[0])
-                return Step(place, size, op, node.label, how, formula, sources)
-        sources = self._alike(node, size)
+                break
+        sources = sources or self._alike(node, size)
+        if formula and all(self._size(s) is size for s in sources):
+            sources = sources[:1]  # equal ones broadcast: one says it all
+            formula = str(sources[0])
         if not sources and isinstance(size, Dim):
-            fresh = all(map(self._facts.is_fresh, size.symbols))
-            how = "depends on data" if fresh else "as the file declares it"
-        return Step(place, size, op, node.label, how, "", sources)
+            how = "as the file declares it"
+            if size.is_symbol and self._facts.is_fresh(size):
+                low, high = self._facts.bound(size)
+                limits = [str(x) for x in (low, size, high) if x is not None]
+                how = "depends on data" + (f": {' <= '.join(limits)}" if len(limits) > 1 else "")
+        return Step(place, size, op, node.label, how, formula, sources)
 
     def _trials(self, node: Node, size: Any) -> Iterator[_Trial]:
         if isinstance(size, Dim):
             if not size.is_symbol or not self._facts.is_fresh(size) or self._alike(node, size):
-                yield _Trial(self._trace, node, lambda d: isinstance(d, Dim))
+                yield _Trial(self._trace, node)
         else:
-            # 1 stays: whether sizes are 1 decides what a node does with them
-            yield _Trial(self._trace, node, lambda d: d != 1, contents=False)
-            yield _Trial(self._trace, node, lambda d: isinstance(d, Dim) or d > 1)
+            for contents in ("", "formulas", "all"):
+                yield _Trial(self._trace, node, numbers=True, contents=contents)
 
     def _alike(self, node: Node, size: Any) -> tuple[Place, ...]:
-        """The places in what a node takes that mention the same symbols; the same size, if one is."""
+        """The places in what a node takes that mention the same symbols; one of just that size."""
         if not isinstance(size, Dim):
             return ()
         found = [p for p in _places(self._trace, node) if isinstance(self._size(p), Dim)]
@@ -193,33 +195,36 @@ class _Tracker:
 
 
 class _Trial:
-    """A node, traced with symbols in the place of the sizes that it takes."""
+    """A node, traced with symbols in the place of the sizes that it takes.
 
-    def __init__(self, trace: Trace, node: Node, replace: Any, contents: bool = True):
+    With `numbers` also in the place of numbers, where they are sizes, then in contents that hold
+    formulas too, then in all contents; but for 1 and less, which decide what a node does.
+    """
+
+    def __init__(self, trace: Trace, node: Node, numbers: bool = False, contents: str = ""):
         self._trace, self._node = trace, node
         self._symbols: dict[Dim, Place] = {}
         self._reals: dict[Dim, Any] = {}
-        self._replace, self._contents = replace, contents
+        self._numbers, self._contents = numbers, contents
 
     def run(self, output: int, place: Place, size: Any) -> tuple[str, tuple[Place, ...]] | None:
-        """The formula for a size of an output, and where its parts come from; None if not found."""
+        """The formula for a size of an output, and where its parts come from; None: no answer."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 found = self._traced(output, place)
-            if type(found) is not Dim:
-                return ("", ()) if found == size and not isinstance(size, Dim) else None
-            if not found.symbols <= self._symbols.keys():
-                return None
+            if type(found) is not Dim or not found.symbols <= self._symbols.keys():
+                return None  # no size that the node takes, or one that it mints
             facts = self._trace._facts
             real = facts.simplify(found.substitute(self._reals))
             if not facts.equal(real, facts.definitions.get(size, size)):
                 return None
-        except (JaxshapeError, Undecided, ZeroDivisionError, IndexError, TypeError):
+        except (JaxshapeError, Undecided, ArithmeticError, LookupError, TypeError, AttributeError):
             return None  # a node need not be traceable like this
-        names = {s.name: str(self._symbols[s]) for s in found.symbols}
-        order = sorted(found.symbols, key=lambda s: list(self._symbols).index(s))
-        return renamed_text(found, names), tuple([self._symbols[s] for s in order])
+        places = {s: place for s, place in self._symbols.items() if s in found.symbols}
+        names = {s.name: str(place) for s, place in places.items()}
+        shown = names[found.name] if found.is_symbol else text(found, names)
+        return shown, tuple(places.values())
 
     def _traced(self, output: int, place: Place) -> Any:
         facts = Facts()
@@ -237,22 +242,28 @@ class _Trial:
 
     def _replaced(self, name: str) -> Any:
         value = self._trace._known(name)
+        if is_host(value) and value.dtype.kind not in "iu" and self._numbers and not self._contents:
+            value = TensorType(value.dtype, value.shape)
         if isinstance(value, TensorType) and value.shape is not None:
-            dims = [self._symbol(Place(name, i), d) for i, d in enumerate(value.shape)]
+            dims = [
+                self._symbol(Place(name, i), d, self._numbers) for i, d in enumerate(value.shape)
+            ]
             return TensorType(value.dtype, dims)
-        if is_host(value) and value.dtype.kind in "iu" and value.size <= _ELEMENTS:
-            if self._contents or isinstance(value, DimArray):
-                flat = [
-                    self._symbol(Place(name, i, value.shape), d)
-                    for i, d in enumerate(_elements(value))
-                ]
-                return host(flat, value.dtype).reshape(value.shape)
-        return value
+        if not is_host(value) or value.dtype.kind not in "iu" or value.size > _ELEMENTS:
+            return value
+        numbers = self._contents in (
+            ("formulas", "all") if isinstance(value, DimArray) else ("all",)
+        )
+        flat = [
+            self._symbol(Place(name, i, value.shape), d, numbers)
+            for i, d in enumerate(_elements(value))
+        ]
+        return host(flat, value.dtype).reshape(value.shape)
 
-    def _symbol(self, place: Place, size: Any) -> Any:
-        if not isinstance(size, (int, Dim)) or not self._replace(size):
+    def _symbol(self, place: Place, size: Any, numbers: bool) -> Any:
+        if not isinstance(size, Dim) and not (numbers and type(size) is int and size > 1):
             return size
-        least = self._trace._facts.bound(size)[0] if isinstance(size, Dim) else min(size, 2)
+        least = self._trace._facts.bound(size)[0] if isinstance(size, Dim) else 2
         made = symbol(f"p{len(self._symbols)}", least)
         self._symbols[made], self._reals[made] = place, size
         return made
@@ -281,6 +292,6 @@ def attributes_text(node: Node) -> str:
     for name, value in node.attrs.items():
         items: Sequence[Any] = value if isinstance(value, tuple) else (value,)
         if len(items) <= 8 and not any(isinstance(v, (Graph, Stored)) for v in items):
-            text = [f"{v:.6g}" if isinstance(v, float) else str(v) for v in items]
-            shown.append(f"{name}={f'[{', '.join(text)}]' if value is items else text[0]}")
+            texts = [f"{v:.6g}" if isinstance(v, float) else str(v) for v in items]
+            shown.append(f"{name}=" + (f"[{', '.join(texts)}]" if value is items else texts[0]))
     return ", ".join(shown)

@@ -305,6 +305,8 @@ def _grid(
             listed = ", ".join(f"{v.size} of {name}" for name, v in given.items())
             raise ShapeError(f"sizes that go together are of one number; there are {listed}")
         return (max(lengths, default=1) if lengths else 1,), given
+    if not given:
+        return (1,), given
     axes = range(len(given))
     shaped = {
         name: v.reshape([-1 if i == axis else 1 for i in axes])

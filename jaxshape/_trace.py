@@ -14,6 +14,7 @@ from . import _facts
 from ._bind import bind_inputs
 from ._dim import Dim, symbol
 from ._error import ShapeError, UnknownValueError
+from ._explain import Explanation, explain
 from ._facts import Facts, Requirement
 from ._fork import Fork, settled, take
 from ._host import type_of
@@ -154,6 +155,31 @@ class Trace(Values):
           ([[1, 8, 7], [2, 8, 7]], [224, 448])
         """
         return Sweep(self, {**(sizes or {}), **more}, zip)
+
+    def explain(self, name: str) -> Explanation:
+        """Why a value has its shape: each size followed back through the nodes that made it.
+
+        Raises:
+          UnknownValueError: no value of the graph has that name.
+
+        Example:
+          >>> import onnx.parser, jaxshape as js
+          >>> m = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 20]>
+          ... g (float[N, 2] x) => (float[a, b] y) { h = Relu (x)  y = Concat <axis=0> (h, x) }''')
+          >>> print(js.trace(m).explain("y"))
+          y: float32[2*N, 2]
+          <BLANKLINE>
+          axis 0: 2*N
+            y.shape[0]  2*N  Concat -> y: axis=0  h.shape[0] + x.shape[0]
+            h.shape[0]  N    Relu -> h            x.shape[0]
+            x.shape[0]  N    input
+          <BLANKLINE>
+          axis 1: 2
+            y.shape[1]  2  Concat -> y: axis=0  h.shape[1]
+            h.shape[1]  2  Relu -> h            x.shape[1]
+            x.shape[1]  2  input
+        """
+        return explain(self, name)
 
     def to_onnx(self) -> onnx.ModelProto:
         """The model with every inferred type in value_info and outputs, for Netron and every other

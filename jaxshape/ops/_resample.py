@@ -8,7 +8,7 @@ gathered copies, or one matrix product where the filter widens with the scale: b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ import numpy as np
 
 from .._device import canonical
 from .._dim import Dim, ceildiv
+from .._error import ShapeError
 from .._host import namespace
 from .._symbol import to_export
 from ._numeric import FLOAT32, HALF, is_float
@@ -57,6 +58,12 @@ class Filter(NamedTuple):
         near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
         far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
         return xp.where(distance <= 1, near, xp.where(distance < 2, far, 0))
+
+
+def among(name: str, value: str, known: Iterable[str]) -> None:
+    """Demand an attribute to be one of the words known."""
+    if value not in known:
+        raise ShapeError(f"{name} is {value!r}, wants one of {', '.join(known)}")
 
 
 def working(dtype: Any) -> np.dtype:

@@ -222,8 +222,9 @@ def spread(
     xs, ws, bs, kernel = _operands(x, w, b, group, kernel_shape)
     if xs is not None and ws is not None:
         same(xs[1], ws[0], f"channels of x {written(xs)} and w {written(ws)}")
-    if xs is not None or ws is not None:
-        divisible(xs[1] if xs is not None else ws[0], group, "input channels by group")
+    for shape, axis in ((xs, 1), (ws, 0)):
+        if shape is not None:
+            divisible(shape[axis], group, "input channels by group")
     channels = _channels(ws and ws[1] * group, bs)
     if kernel is None:
         return None, None, None

@@ -24,8 +24,7 @@ from .._symbol import fit, hostdims, to_export
 from .._value import TensorType
 from ._agree import ranked, wide, written
 from ._axes import counted, nothing
-from ._resample import MODES, Filter, number, working
-from ._static import among
+from ._resample import MODES, Filter, among, number, working
 
 # GridSample ---------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ factor, rounded down from what float32 gives.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -31,6 +31,7 @@ from ._resample import (
     NEAREST,
     Axis,
     Filter,
+    among,
     coordinates,
     number,
     resample,
@@ -119,16 +120,11 @@ def _operands(rank: int, axes: Any, scales: Any, sizes: Any) -> tuple[Any, Any, 
     return axes, scales, sizes
 
 
-def _among(name: str, value: str, known: Iterable[str]) -> None:
-    if value not in known:
-        raise ShapeError(f"{name} is {value!r}, wants one of {', '.join(known)}")
-
-
 def _check(how: Filter, mode: str, policy: str = "stretch") -> None:
-    _among("mode", how.mode, MODES)
-    _among("nearest_mode", how.nearest_mode, NEAREST)
-    _among("coordinate_transformation_mode", mode, COORDINATES)
-    _among("keep_aspect_ratio_policy", policy, _PICKS)
+    among("mode", how.mode, MODES)
+    among("nearest_mode", how.nearest_mode, NEAREST)
+    among("coordinate_transformation_mode", mode, COORDINATES)
+    among("keep_aspect_ratio_policy", policy, _PICKS)
 
 
 def _type(x: Any, axes: Any, scales: Any, sizes: Any, policy: str = "stretch") -> TensorType:

@@ -117,8 +117,8 @@ def test_windows(space, how):
 )
 @pytest.mark.parametrize("ceil_mode", [0, 1])
 def test_auto_pad(auto_pad, kernel, stride, pads, ceil_mode):
-    x, how = normal(1, 1, 7), {"kernel_shape": (kernel,), "strides": (stride,)}
-    y = run("AveragePool", x, auto_pad=auto_pad, count_include_pad=1, ceil_mode=ceil_mode, **how)
+    x, how = normal(1, 1, 7), {"auto_pad": auto_pad, "count_include_pad": 1, "ceil_mode": ceil_mode}
+    y = run("AveragePool", x, kernel_shape=(kernel,), strides=(stride,), **how)
     wanted = pooled(x, (kernel,), average, (stride,), pads, counted=True)
     np.testing.assert_allclose(y, wanted, 1e-5)
 

@@ -1,6 +1,7 @@
 """RNN, GRU and LSTM: what the official cases leave out."""
 
 import functools
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -38,7 +39,8 @@ def by_steps(
 ):  # fmt: skip
     """One direction, row by row and step by step: y (S, N, H), states (N, H), from x (S, N, I)."""
     plain = [functools.partial(DEFINED[n.lower()], a=None, b=None) for n in NAMES[kind]]
-    f, g, out = ((functions or plain) + [None] * 2)[:3]
+    chosen: list[Any] = [*(functions or plain), None, None]
+    f, g, out = chosen[:3]
     cut = (lambda v: v) if clip is None else (lambda v: np.clip(v, -clip, clip))
     h_size, y = r.shape[1], np.zeros((*x.shape[:2], r.shape[1]))
     lasts = [s.astype(np.float64) for s in states]
@@ -80,9 +82,8 @@ def check(
     b = normal(d, 2 * g * h) if bias else None
     states = [normal(d, n, h) if start else None for _ in range(STATES[kind])]
     p = normal(d, 3 * h) if peephole else None
-    x, w, r, b, p, *states = (
-        None if v is None else v.astype(dtype) for v in (x, w, r, b, p, *states)
-    )
+    given: Any = [None if v is None else v.astype(dtype) for v in (x, w, r, b, p, *states)]
+    x, w, r, b, p, *states = given
     results = []
     for k, reverse in enumerate(reverses):
         begin = [np.zeros((n, h)) if s is None else s[k] for s in states]

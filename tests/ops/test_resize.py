@@ -1,5 +1,7 @@
 """Resize and Upsample: what the official cases leave out."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from builders import node
@@ -172,7 +174,7 @@ def test_old_versions(op, opset, operand, attributes, wanted):
 
 def test_first_version():
     x = X.reshape(1, 1, 2, 2)
-    attributes = {"height_scale": 1.0, "width_scale": 2.0}
+    attributes: dict[str, Any] = {"height_scale": 1.0, "width_scale": 2.0}
     check("Upsample", [x], x.repeat(2, 3), opset=1, **attributes)
     wanted = np.array([[0, 0.5, 1, 1], [2, 2.5, 3, 3]], F).reshape(1, 1, 2, 4)
     check("Upsample", [x], wanted, opset=1, mode="bilinear", **attributes)

@@ -1,0 +1,141 @@
+"""Conversion: parameters, calls, control flow and precision of a model as a JAX function."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from builders import model
+
+import jaxshape as js
+
+LINEAR = "g (float[N, 2] x) => (float[N, 1] y) <float[2, 1] w = {1, 2}> { y = MatMul (x, w) }"
+X = np.ones((3, 2), np.float32)
+
+
+def test_parameters_are_the_leaves():
+    f = js.to_jax(model(LINEAR))
+    assert list(f.params) == ["w"] and f.input_names == ("x",) and f.output_names == ("y",)
+    leaves, tree = jax.tree.flatten(f)
+    assert len(leaves) == 1
+    doubled = jax.tree.unflatten(tree, [2 * leaf for leaf in leaves])
+    np.testing.assert_array_equal(doubled(X), 2 * f(X))
+    stepped = jax.tree.map(lambda p, g: p - 0.1 * g, f, jax.grad(lambda f: f(X).sum())(f))
+    np.testing.assert_allclose(stepped.params["w"], [[0.7], [1.7]], rtol=1e-6)
+
+
+def test_parameters_in_constant_nodes_and_subgraphs():
+    f = js.to_jax(
+        model("""g (float[N, 2] x, bool c) => (float[N, 2] y) {
+        w = Constant <value = float[2] {1, 2}> ()
+        h = Mul (x, w)
+        [pick] y = If (c) <
+            then_branch = t () => (float[N, 2] u) <float[2] b = {3, 4}> { u = Add (h, b) },
+            else_branch = e () => (float[N, 2] v) { v = Neg (h) }>
+    }""")
+    )
+    assert sorted(f.params) == ["pick/b", "w"]
+    np.testing.assert_array_equal(f(X, np.array(True)), [[4, 6]] * 3)
+    np.testing.assert_array_equal(f(X, np.array(False)), [[-1, -2]] * 3)
+    slope = jax.jit(jax.grad(lambda f, c: f(X, c).sum()))
+    np.testing.assert_array_equal(slope(f, True).params["pick/b"], [3, 3])
+    np.testing.assert_array_equal(slope(f, False).params["w"], [-3, -3])
+
+
+def test_inputs_by_position_or_name():
+    f = js.to_jax(
+        model("""g (float[N] a, float[N] b) => (float[N] y, float[N] z) {
+        y = Sub (a, b)
+        z = Add (a, b)
+    }""")
+    )
+    a, b = np.float32([3]), np.float32([1])
+    for y, z in (f(a, b), f(a, b=b), f(b=b, a=a)):
+        assert (float(y[0]), float(z[0])) == (2, 4)
+    for args, kwargs, text in (
+        ((a,), {}, "inputs are missing: b"),
+        ((a, b, a), {}, "3 inputs given, the model takes 2"),
+        ((a,), {"a": a}, "given twice"),
+        ((a, b), {"c": a}, "no input 'c'"),
+    ):
+        with pytest.raises(js.UnknownValueError, match=text):
+            f(*args, **kwargs)
+    with pytest.raises(js.UnknownValueError, match="parameters are missing: w"):
+        js.to_jax(model(LINEAR)).apply({}, X)
+
+
+def test_shapes_used_statically_are_no_parameters():
+    f = js.to_jax(
+        model("""g (float[N, 4, 4] x) => (float[a, b, c, d] y) <float[4] s = {1, 1, 2, 2}> {
+        axes = Constant <value = int64[1] {1}> ()
+        u = Unsqueeze (x, axes)
+        y = Resize <mode = "nearest"> (u, , s)
+    }""")
+    )
+    assert not f.params
+    assert jax.jit(lambda x: f(x))(np.ones((1, 4, 4), np.float32)).shape == (1, 1, 8, 8)
+
+
+LOOP = """g (float[N] x, int64 n) => (float[N] y) {
+    yes = Constant <value = bool {1}> ()
+    y = Loop (TRIPS, yes, x) <body = b (int64 i, bool c, float[N] v) => (bool d, float[N] w) {
+        d = Identity (c)
+        w = Mul (v, v)
+    }>
+}"""
+
+
+def test_loop_of_known_length_differentiates():
+    head = "g (float[N] x) => (float[N] y) <int64 m = {3}> {"
+    f = js.to_jax(model(head + LOOP.split("{", 1)[1].replace("TRIPS", "m")))
+    x = jnp.float32([1.1, 0.9])
+    np.testing.assert_allclose(jax.jit(f)(x), x**8, rtol=1e-5)
+    np.testing.assert_allclose(jax.grad(lambda x: f(x).sum())(x), 8 * x**7, rtol=1e-5)
+
+
+def test_loop_of_traced_length_runs_under_jit():
+    f = js.to_jax(model(LOOP.replace("TRIPS", "n")))
+    x = jnp.float32([1.1, 0.9])
+    run = jax.jit(lambda x, n: f(x, n))
+    for n in (0, 1, 3):
+        np.testing.assert_allclose(run(x, n), x ** (2**n), rtol=1e-5)
+
+
+def test_sizes_that_depend_on_data_are_refused_with_the_node():
+    f = js.to_jax(model("g (float[N] x) => (int64[a, b] y) { [find] y = NonZero (x) }"))
+    np.testing.assert_array_equal(js.run(f.model, {"x": np.float32([0, 1])})["y"], [[1]])
+    with pytest.raises(js.UnsupportedError, match=r"find \(NonZero"):
+        f(np.float32([0, 1]))
+
+
+FAR = """g (float[N, 2] x) => (float[a, b] y, int64 s) {
+    e = Constant <value = int64[1] {9223372036854775807}> ()
+    z = Constant <value = int64[1] {0}> ()
+    y = Slice (x, z, e)
+    s = Size (x)
+}"""
+
+
+@pytest.mark.parametrize("order", [(False, True, False), (True, False, True)])
+def test_follows_the_callers_precision_in_any_order(order):
+    f = js.to_jax(model(FAR))
+    for wide in order:
+        with jax.enable_x64(wide), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            y, s = jax.jit(lambda x: f(x))(X)
+            assert y.shape == (3, 2) and int(s) == 6
+            assert s.dtype == (np.int64 if wide else np.int32)
+            gradient = jax.grad(lambda x: f(x)[0].sum())(jnp.asarray(X))
+            np.testing.assert_array_equal(gradient, np.ones((3, 2)))
+        assert js.run(f.model, {"x": X})["s"].dtype == np.int64
+
+
+def test_int64_saturates_without_x64():
+    f = js.to_jax(
+        model("""g (int64[N] x) => (int64[N] y) <int64 big = {9223372036854775807}> {
+        y = Min (x, big)
+    }""")
+    )
+    with jax.enable_x64(False):
+        np.testing.assert_array_equal(f(jnp.int32([5, -7])), [5, -7])
