@@ -217,7 +217,8 @@ class _Trial:
                 return None  # no size that the node takes, or one that it mints
             facts = self._trace._facts
             real = facts.simplify(found.substitute(self._reals))
-            if not facts.equal(real, facts.definitions.get(size, size)):
+            wanted = facts.definitions[size] if size in facts.definitions else size
+            if not facts.equal(real, wanted):
                 return None
         except (JaxshapeError, Undecided, ArithmeticError, LookupError, TypeError, AttributeError):
             return None  # a node need not be traceable like this

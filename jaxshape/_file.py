@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import onnx
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+from onnx.serialization import registry
 
 from ._error import ModelError
 from ._source import open_source
@@ -159,9 +159,13 @@ def _head(number: int, size: int) -> bytes:
 
 def is_binary(path: str) -> bool:
     """Whether a file's name asks for ONNX's binary form, as `onnx.load` and `onnx.save` take it."""
+    return kind_of(path) == "protobuf"
+
+
+def kind_of(path: str) -> str:
+    """The format that a file's name asks for."""
     extension = os.path.splitext(path)[1]
-    kind = onnx.serialization.registry.get_format_from_file_extension(extension)
-    return kind in (None, "protobuf")
+    return registry.get_format_from_file_extension(extension) or "protobuf"
 
 
 @contextlib.contextmanager

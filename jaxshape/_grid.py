@@ -34,7 +34,7 @@ Term = tuple[tuple[Dim, ...], int, int]
 class Block:
     """Formulas at the bindings of a part of the grid, as arrays that broadcast to its shape."""
 
-    def __init__(self, given: Mapping[str, np.ndarray], derived: Mapping[str, Scalar]):
+    def __init__(self, given: Mapping[str, np.ndarray], derived: dict[str, Scalar]):
         self._given, self._derived = given, derived
         self._shape = np.broadcast_shapes(*[v.shape for v in given.values()])
         self._values: dict[str, Any] = dict(given)
@@ -160,8 +160,9 @@ def _whole(array: np.ma.MaskedArray) -> np.ma.MaskedArray:
 
 def masked(data: np.ndarray, mask: np.ndarray | None = None) -> np.ma.MaskedArray:
     """An array to be given out; what is masked holds -1, in case someone looks."""
-    some = mask is not None and mask.any()
-    if some:
+    found = np.ma.array(data, fill_value=-1)
+    if mask is not None and mask.any():
         data[mask] = -1
+        found.mask = mask
     data.flags.writeable = False
-    return np.ma.array(data, mask=mask if some else np.ma.nomask, fill_value=-1)
+    return found

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-import onnx
 from onnx import ModelProto
+from onnx.serialization import registry
 
 from ._error import ModelError, ShapeError
-from ._file import is_binary, relocate, skeleton, whole
+from ._file import is_binary, kind_of, relocate, skeleton, whole
 from ._host import type_of
 from ._interpret import describe
 from ._model import Model, load, read
@@ -84,7 +84,7 @@ def infer_shapes_path(
             made = _inferred(read(*open_source(source)), check_type, strict_mode)
             relocate(made, old, new)
             with whole(target) as file:
-                file.write(_serialized(made, target))
+                file.write(registry.get(kind_of(target)).serialize_proto(made))
     except OSError as e:
         raise ModelError(f"cannot write {target}: {e.strerror or e}") from e
 
@@ -97,12 +97,6 @@ def _path(path: str | os.PathLike[str], what: str) -> str:
             f"infer_shapes_path takes the path of the {what} file, not a {type(path).__name__}; "
             "infer_shapes takes a ModelProto"
         ) from None
-
-
-def _serialized(proto: ModelProto, path: str) -> bytes:
-    registry = onnx.serialization.registry
-    kind = registry.get_format_from_file_extension(os.path.splitext(path)[1])
-    return registry.get(kind or "protobuf").serialize_proto(proto)
 
 
 def _inferred(model: Model, check_type: bool, strict_mode: bool) -> ModelProto:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from ._error import JaxshapeError, ModelError
 from ._model import Declared, Function, Graph, Model, Node, Stored
-from ._op import Op, select
+from ._op import Op, earliest, select
 
 DEPTH = 200  # nested calls and subgraphs: deeper ones are refused, not left to the stack
 
@@ -173,16 +173,17 @@ def load_ops() -> None:
 
 
 def lowering(node: Node, scope: Scope) -> Op | Function | None:
-    """What computes a node: a model's own function first, then a registered op, then the schema's
-    function body.
+    """What computes a node: a model's own function first, then a registered op.
+
+    An operator that is younger than the opset the model imports is taken in its first version:
+    onnxruntime's optimizer writes such models.
     """
     function = scope.model.functions.get((node.domain, node.op_type, node.overload))
     if function is not None:
         return function
     load_ops()
     opset = scope.opsets.get(node.domain, 1)
-    found = select(node.domain, node.op_type, opset)
-    return found
+    return select(node.domain, node.op_type, opset) or earliest(node.domain, node.op_type)
 
 
 def describe(node: Node, scope: Scope) -> str:

@@ -175,6 +175,12 @@ def select(domain: str, name: str, opset: int) -> Op | None:
     return found
 
 
+def earliest(domain: str, name: str) -> Op | None:
+    """The oldest registered version of an operator, or None."""
+    versions = _registry.get((domain, name))
+    return versions[0] if versions else None
+
+
 def registered() -> list[Op]:
     """Every registered version of every operator, sorted by domain, name and version."""
     return [version for key in sorted(_registry) for version in _registry[key]]

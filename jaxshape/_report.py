@@ -139,7 +139,8 @@ def _monic(d: Dim) -> Scalar:
 
 def _equated(left: Scalar, right: Scalar) -> tuple[Scalar, Scalar]:
     """The sides of left == right, without a common factor or minus signs before everything."""
-    terms = [k for x in (left, right) for k in (x.terms.values() if type(x) is Dim else (x,)) if k]
+    sides: Any = [x.terms.values() if type(x) is Dim else (x,) for x in (left, right)]
+    terms = [k for side in sides for k in side if k]
     if all(type(k) is int for k in terms) and terms:
         factor = math.gcd(*terms) * (-1 if max(terms) < 0 else 1)
         left, right = left * Fraction(1, factor), right * Fraction(1, factor)

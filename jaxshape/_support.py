@@ -63,9 +63,9 @@ def _works(domain: str, name: str, version: int) -> bool:
     if standard is not None and standard.deprecated:
         # GroupNormalization-18 is withdrawn but defined; Upsample-10 only says that it is gone.
         return found is not None and found.since == version
-    if found is not None:
-        return True
-    return standard.has_function or standard.has_context_dependent_function
+    return found is not None or (
+        standard is not None and (standard.has_function or standard.has_context_dependent_function)
+    )
 
 
 def support_text(found: list[Support]) -> str:

@@ -151,7 +151,7 @@ class Sweep(Mapping[str, np.ma.MaskedArray]):
 
     def _column(self, d: Scalar) -> np.ma.MaskedArray:
         told = type(d) is not Dim or self._told(d.symbols)
-        return np.ma.array(self._all(d)) if told else np.ma.masked_all((), np.int64)
+        return np.ma.array(self._all(d)) if told else np.ma.array(-1, mask=True)
 
     def elements(self, name: str) -> np.ma.MaskedArray:
         """The number of elements of a value at each binding: (bindings,)."""
@@ -229,7 +229,7 @@ class Sweep(Mapping[str, np.ma.MaskedArray]):
     def __contains__(self, name: object) -> bool:
         return name in self._types
 
-    __hash__ = object.__hash__
+    __hash__ = object.__hash__  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
         return self is other

@@ -240,6 +240,9 @@ class Tracer:
     def _evaluate(self, node: Node, inputs: list[Any], scope: Scope) -> Sequence[Any]:
         found = lowering(node, scope)
         if isinstance(found, Op):
+            if found.since > scope.opsets.get(node.domain, 1):
+                text = f"{describe(node, scope)}: taken as of opset {found.since}, its first"
+                self.warn(("young", node.domain, node.op_type), text)
             return self._by_op(found, node, inputs, scope)
         types = [x.type if isinstance(x, Missing) else x for x in inputs]
         if found is None:

@@ -82,7 +82,7 @@ class Values(Mapping[str, Any]):
     def __contains__(self, name: object) -> bool:
         return name in self._scope.values
 
-    __hash__ = object.__hash__
+    __hash__ = object.__hash__  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
         return self is other

@@ -120,8 +120,9 @@ class Writer:
         with_graphs = {node.outputs: node for node in nodes if any(True for _ in node.graphs)}
         for proto in protos if with_graphs else ():
             node = with_graphs.get(tuple(proto.output))
-            for attribute in proto.attribute if node is not None else ():
-                value = node.attrs.get(attribute.name)
+            attrs = node.attrs if node is not None else {}
+            for attribute in proto.attribute:
+                value = attrs.get(attribute.name)
                 several = attribute.graphs or (attribute.g,)
                 graphs = value if isinstance(value, tuple) else (value,)
                 for graph, inside in zip(graphs, several, strict=False):

@@ -1,4 +1,4 @@
-"""Every shape at many sizes: the same numbers as one binding at a time, and nothing where none hold."""
+"""Every shape at many sizes: what one binding at a time gives, and nothing where none holds."""
 
 import itertools
 import json
@@ -105,12 +105,12 @@ def test_what_is_not_given(trace):
 
 
 def test_derived_sizes():
-    graph = """g (float[past] p, float[seq] x, float[total] mask) => (float[n] z)
-        { y = Concat<axis=0>(p, x)  z = Mul(y, mask) }"""
+    graph = """g (float[1, past] p, float[1, seq] x, float[1, total] mask) => (float[2, n] z)
+        { y = Concat<axis=1>(p, x)  z = Concat<axis=0>(y, mask) }"""
     trace = js.trace(model(graph))
     sweep = trace.sweep(past=[1, 2, 5], total=[5])
-    assert sweep["x"].tolist() == [[4], [3], [None]]
-    assert sweep["z"].tolist() == [[5], [5], [None]]
+    assert sweep["x"].tolist() == [[1, 4], [1, 3], [None, None]]
+    assert sweep["z"].tolist() == [[2, 5], [2, 5], [None, None]]
     assert [str(r) for r in sweep.why(2)] == ["seq >= 1"]
     assert trace.sweep(past=1, seq=2, total=[3, 4]).valid.tolist() == [True, False]
 
@@ -195,7 +195,12 @@ def test_shown(trace):
     sweep = trace.sweep(batch=range(1, 30), h=[8, 9], w=8)
     plain = str(sweep)
     assert plain.startswith("58 bindings, 29 of which hold\n")
-    for part in ("1 ... 29", "broken requirements", "SpaceToDepth -> d", "largest values at batch=29"):
+    for part in (
+        "1 ... 29",
+        "broken requirements",
+        "SpaceToDepth -> d",
+        "largest values at batch=29",
+    ):
         assert part in plain
     rows = Page(sweep._repr_html_()).rows
     assert ["batch", "1 ... 29", "29"] in rows

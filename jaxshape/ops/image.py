@@ -159,6 +159,7 @@ def _grid_shape(theta: Any, size: Any) -> tuple[Any, ...]:
         )
     n, _, *space = [counted(s, "size") for s in size]
     wanted = (n, len(space), len(space) + 1)
+    theta = wanted if theta is None else theta
     ranked("theta", theta, 3)
     for d, w in zip(theta, wanted, strict=True):
         same(d, w, f"theta {written(theta)} against {written(wanted)}")
@@ -184,23 +185,18 @@ def affine_grid(theta, size: Static, /, *, align_corners=0):
     return y.astype(given)
 
 
-@affine_grid.shape_rule  # because the content of size decides the shape
+@affine_grid.shape_rule(rankless=True)  # because the content of size decides the shape
 def _(theta, size, /, *, align_corners=0):
     if is_host(size):
         return TensorType(theta.dtype, _grid_shape(theta.shape, size.tolist()))
     ranked("theta", theta.shape, 3)
-    given = (size.shape or (None,))[0]
-    r = (
-        theta.shape[1]
-        if isinstance(theta.shape[1], int)
-        else given - 2
-        if isinstance(given, int)
-        else None
-    )
+    batch, r, _ = theta.shape or (None, None, None)
+    if not isinstance(r, int):
+        r = size.shape[0] - 2 if size.shape and isinstance(size.shape[0], int) else None
     if r is None:
         return TensorType(theta.dtype, None)
-    space = [count(f"AffineGrid_size{i}") for i in range(r)]
-    return TensorType(theta.dtype, (theta.shape[0], *space, r))
+    batch = count("AffineGrid_batch") if batch is None else batch
+    return TensorType(theta.dtype, (batch, *[count(f"AffineGrid_size{i}") for i in range(r)], r))
 
 
 # ImageDecoder -------------------------------------------------------------------------------------

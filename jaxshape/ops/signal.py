@@ -75,6 +75,8 @@ def _dft(x, dft_length, axis, inverse, onesided):
 
 
 def _dft_type(x, dft_length, axis, inverse, onesided):
+    if x.shape is None:
+        return TensorType(x.dtype, None)
     length = None if dft_length is None else size_of(dft_length, "dft_length", "DFT_length")
     return TensorType(x.dtype, _dft_shape(x.shape, length, axis, inverse, onesided))
 
@@ -88,7 +90,7 @@ def dft_17(x, dft_length: Static = None, /, *, axis=1, inverse=0, onesided=0):
     return _dft(x, dft_length, axis, inverse, onesided)
 
 
-@dft_17.shape_rule  # because dft_length decides a size
+@dft_17.shape_rule(rankless=True)  # because dft_length decides a size
 def _(x, dft_length=None, /, *, axis=1, inverse=0, onesided=0):
     return _dft_type(x, dft_length, axis, inverse, onesided)
 
@@ -100,10 +102,10 @@ def dft_20(x, dft_length: Static = None, axis: Static = None, /, *, inverse=0, o
     return _dft(x, dft_length, axis, inverse, onesided)
 
 
-@dft_20.shape_rule  # because dft_length decides a size, and axis which one
+@dft_20.shape_rule(rankless=True)  # because dft_length decides a size, and axis which one
 def _(x, dft_length=None, axis=None, /, *, inverse=0, onesided=0):
     axis = -2 if axis is None else None if isinstance(axis, TensorType) else scalar(axis, "axis")
-    if not isinstance(axis, int):
+    if not isinstance(axis, int) and x.shape is not None:
         ranked("input", x.shape, least=2)
         *signal, _ = x.shape
         if dft_length is not None or onesided:
@@ -157,12 +159,14 @@ def stft(signal, frame_step: Static, window=None, frame_length: Static = None, /
     return _transform(x, None, 2, onesided=onesided)
 
 
-@stft.shape_rule  # because frame_step and frame_length decide sizes
+@stft.shape_rule(rankless=True)  # because frame_step and frame_length decide sizes
 def _(signal, frame_step, window=None, frame_length=None, /, *, onesided=1):
     step = None if isinstance(frame_step, TensorType) else scalar(frame_step, "frame_step")
-    length = _length(frame_length, window, signal.shape[1] if len(signal.shape) > 1 else 0)
-    frames, f = _frames(signal.shape, step, window, length)
-    return TensorType(signal.dtype, (signal.shape[0], frames, f // 2 + 1 if onesided else f, 2))
+    shape = signal.shape or (count("STFT_batch"), count("STFT_length"), 1)
+    ranked("signal", shape, 3)
+    frames, f = _frames(shape, step, window, _length(frame_length, window, shape[1]))
+    points = f // 2 + 1 if onesided else f
+    return TensorType(signal.dtype, (shape[0], frames, points, 2))
 
 
 # mel scale ----------------------------------------------------------------------------------------
@@ -189,7 +193,7 @@ def mel_weight_matrix(
     return weights.astype(dtype_of(output_datatype))
 
 
-@mel_weight_matrix.shape_rule  # because the first two inputs are sizes
+@mel_weight_matrix.shape_rule(rankless=True)  # because the first two inputs are sizes
 def _(num_mel_bins, dft_length, *_, output_datatype=1):
     bands = size_of(num_mel_bins, "num_mel_bins", "MelWeightMatrix_bands")
     n = size_of(dft_length, "dft_length", "MelWeightMatrix_length")

@@ -1,6 +1,7 @@
 """Attention and what stands beside it: what the official cases leave out."""
 
 import math
+from typing import Any
 
 import jax
 import ml_dtypes
@@ -20,7 +21,7 @@ F, BF16 = np.float32, ml_dtypes.bfloat16
 INF = np.inf
 
 
-def normal(*shape, dtype=np.float32):
+def normal(*shape, dtype: Any = np.float32):
     return np.asarray(RNG.normal(size=shape), dtype)
 
 
@@ -318,7 +319,7 @@ def test_flex_attention():
     e = np.exp(raw + 0.5 - raw.max(-1, keepdims=True))
     y = e / e.sum(-1, keepdims=True) * 0.5 @ np.repeat(V, 2, 1)
     shape = (2, 4, 3, 5)
-    mods = {"score_mod": graph("Add", shape), "prob_mod": graph("Mul", shape)}
+    mods: dict[str, Any] = {"score_mod": graph("Add", shape), "prob_mod": graph("Mul", shape)}
     layer("FlexAttention", Q, K, V, wanted=y.astype(F), domain="ai.onnx.preview", **mods)
 
 

@@ -181,6 +181,8 @@ def test_one_pixel_is_in_the_middle():
         (["float32[N, r, q]", np.array([2, 1, 3, 4])], "float32[2, 3, 4, 2]"),
         (["float32[N, 2, 3]", "int64[k]"], "float32[N, AffineGrid_size0, AffineGrid_size1, 2]"),
         (["float32[N, r, q]", "int64[k]"], "float32[...]"),
+        (["float32", np.array([2, 1, 3, 4])], "float32[2, 3, 4, 2]"),
+        (["float32[N, 2, 3]", "int64"], "float32[N, AffineGrid_size0, AffineGrid_size1, 2]"),
     ],
 )
 def test_affine_types(inputs, wanted):

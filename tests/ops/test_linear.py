@@ -1,5 +1,7 @@
 """Products of matrices, Einsum and Det: what the official cases leave out."""
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ RNG = np.random.default_rng(0)
 F, BF16 = "float32", ml_dtypes.bfloat16
 
 
-def normal(*shape, dtype=np.float32):
+def normal(*shape, dtype: Any = np.float32):
     return np.asarray(RNG.normal(size=shape), dtype)
 
 

@@ -1,5 +1,7 @@
 """Normalising layers and Dropout: what the official cases leave out."""
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ RNG = np.random.default_rng(0)
 F, F16, BF16 = np.float32, np.float16, ml_dtypes.bfloat16
 
 
-def normal(*shape, dtype=np.float32):
+def normal(*shape, dtype: Any = np.float32):
     return RNG.normal(size=shape).astype(dtype)
 
 

@@ -120,7 +120,7 @@ def test_output_types():
 
 def test_six_bit_floats_on_the_host():
     dtype = typed("float6_e2m3fn")
-    (y,) = js.run(node(Q, f(1.5, 99), F(0.5), np.zeros((), dtype), opset=28), {}).values()
+    (y,) = js.run(node(Q, f(1.5, 99), f(0.5), np.zeros((), dtype), opset=28), {}).values()
     assert (y.dtype, y.astype(F).tolist()) == (dtype, [3, 7.5])
     inputs = "float32[N]", "float32[]"
     code = TensorProto.FLOAT6E2M3
@@ -171,7 +171,7 @@ def test_integer_product(a_type, b_type, a, b, a_zero, b_zero):
     ]
     left, right, za, zb = (np.int64(0) if v is None else v.astype(np.int64) for v in given)
     za = za[:, None] if za.ndim == 1 else za
-    wanted = ((left - za) @ (right - zb)).astype(np.int32)
+    wanted = np.matmul(left - za, right - zb).astype(np.int32)
     check("MatMulInteger", given, wanted, opset=10)
 
 

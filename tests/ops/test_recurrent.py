@@ -29,7 +29,7 @@ DEFINED = {
 }
 
 
-def normal(*shape, dtype=np.float32):
+def normal(*shape, dtype: Any = np.float32):
     return RNG.normal(size=shape).astype(dtype)
 
 
@@ -72,8 +72,8 @@ def by_steps(
 
 
 def check(
-    kind, direction="forward", lens=None, start=False, bias=True, peephole=False, layout=0, length=4,
-    dtype=np.float32, functions=None, opset=14, rtol=1e-5, attributes=None, **options,
+    kind, direction="forward", lens=None, start=False, bias=True, peephole=False, layout=0,
+    length=4, dtype=np.float32, functions=None, opset=14, rtol=1e-5, attributes=None, **options,
 ):  # fmt: skip
     """Compare a node with `by_steps`."""
     reverses = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
