@@ -13,8 +13,10 @@ import numpy as np
 
 from ._dim import Dim, parse, symbol
 from ._error import UnknownValueError
+from ._facts import Facts
 from ._host import is_host
 from ._model import Declared, Model
+from ._symbol import renamed
 from ._tracer import Tracer
 from ._value import MapType, OptionalType, SequenceType, TensorType
 
@@ -42,19 +44,27 @@ def bind_inputs(model: Model, shapes: dict[str, Any], tracer: Tracer) -> dict[st
             for d in TensorType(None, given or ()).shape or ()
             for s in getattr(d, "symbols", ())
         )
-    renamed: dict[str, Any] = {}
+    meant: dict[str, Any] = {}
     for name, given in shapes.items():
         dims = given.shape if isinstance(given, (TensorType, np.ndarray)) else given
         for d, old in zip(dims or (), inputs[name].dims or (), strict=False):
             if isinstance(old, str) and d is not None:
-                renamed.setdefault(old, d)
+                meant.setdefault(old, d)
     values: dict[str, Any] = {}
     for i in (*model.graph.inputs, *(o for o in model.graph.optional_inputs if o.name in shapes)):
         if i.name in shapes:
             values[i.name] = _given(i.name, i.type, shapes[i.name], tracer, names)
         else:
-            values[i.name] = _declared(i.type, i.name, tracer, names, renamed)
-    return values
+            values[i.name] = _declared(i.type, i.name, tracer, names, meant)
+    return {name: floored(value, tracer.facts) for name, value in values.items()}
+
+
+def floored(value: Any, facts: Facts) -> Any:
+    """A value whose named sizes have the least value that this trace gives them."""
+    if facts.floor == 1 or not isinstance(value, TensorType):
+        return value
+    symbols = {s for d in value.shape or () if isinstance(d, Dim) for s in d.symbols}
+    return renamed(value, {s: facts.named(s.name) for s in symbols if not facts.is_fresh(s)})
 
 
 def _names(types: Sequence[Declared]) -> set[str]:
@@ -79,7 +89,7 @@ def _declared(
     name: str,
     tracer: Tracer,
     names: set[str],
-    renamed: Mapping[str, Any],
+    meant: Mapping[str, Any],
     within: bool = False,
 ) -> Any:
     """The value that stands for an input of a declared type."""
@@ -87,12 +97,12 @@ def _declared(
         if t.dims is None:
             return TensorType(t.dtype, None)
         dims = [
-            _size(d, f"{name}_{axis}", tracer, names, renamed, within)
+            _size(d, f"{name}_{axis}", tracer, names, meant, within)
             for axis, d in enumerate(t.dims)
         ]
         made = TensorType(t.dtype, dims)
         return made if within else tracer.named(made, name)
-    elem = t.elem and _declared(t.elem, name, tracer, names, renamed, within=True)
+    elem = t.elem and _declared(t.elem, name, tracer, names, meant, within=True)
     if t.kind == "sequence":
         return SequenceType(elem, None if within else tracer.facts.count(f"{name}_length"))
     if t.kind == "optional":
@@ -103,16 +113,16 @@ def _declared(
 
 
 def _size(
-    d: Any, stem: str, tracer: Tracer, names: set[str], renamed: Mapping[str, Any], within: bool
+    d: Any, stem: str, tracer: Tracer, names: set[str], meant: Mapping[str, Any], within: bool
 ) -> Any:
     if isinstance(d, int):
         return d
     if within:
         return None  # the elements of a sequence need not have equal sizes
     if d is None:
-        return tracer.facts.count(stem, least=1)
-    if d in renamed:
-        return TensorType(None, (renamed[d],)).shape[0]  # type: ignore[index]
+        return tracer.facts.count(stem, least=tracer.facts.floor)
+    if d in meant:
+        return TensorType(None, (meant[d],)).shape[0]  # type: ignore[index]
     return symbol(d) if d in names else parse(d, symbol)
 
 
@@ -131,6 +141,7 @@ def _given(name: str, declared: Declared, given: Any, tracer: Tracer, names: set
         dims = [old if d is None else d for d, old in zip(dims, declared.dims, strict=True)]
     sizes = TensorType(dtype, tuple(dims)).shape or ()
     made = [
-        tracer.facts.count(f"{name}_{i}", least=1) if d is None else d for i, d in enumerate(sizes)
+        tracer.facts.count(f"{name}_{i}", least=tracer.facts.floor) if d is None else d
+        for i, d in enumerate(sizes)
     ]
     return tracer.named(TensorType(dtype, tuple(made)), name)

@@ -160,9 +160,9 @@ def _whole(array: np.ma.MaskedArray) -> np.ma.MaskedArray:
 
 def masked(data: np.ndarray, mask: np.ndarray | None = None) -> np.ma.MaskedArray:
     """An array to be given out; what is masked holds -1, in case someone looks."""
-    found = np.ma.array(data, fill_value=-1)
-    if mask is not None and mask.any():
-        data[mask] = -1
-        found.mask = mask
+    if mask is None or not mask.any():
+        data.flags.writeable = False
+        return np.ma.array(data, fill_value=-1)
+    data[mask] = -1
     data.flags.writeable = False
-    return found
+    return np.ma.array(data, mask=mask, fill_value=-1)

@@ -19,7 +19,7 @@ from ._values import resolved
 
 
 def infer_shapes(
-    model: ModelProto,
+    model: ModelProto | bytes | str | os.PathLike[str],
     check_type: bool = False,
     strict_mode: bool = False,
     data_prop: bool = True,

@@ -150,8 +150,7 @@ def keywords(
     closures.
     """
     attributes = {
-        name: attribute(name, value, node, scope, interpreter)
-        for name, value in node.attrs.items()
+        name: attribute(name, value, node, scope, interpreter) for name, value in node.attrs.items()
     }
     checked = op.check(len(inputs), [x is not None for x in inputs], attributes)
     return {**checked, "n_outputs": len(node.outputs)} if op.wants_outputs else checked

@@ -20,6 +20,7 @@ class Mint(Store):
     def __init__(self) -> None:
         super().__init__()
         self.minted = 0
+        self.floor = 1  # the least value of the sizes that inputs have
         self.walks: list[Any] = []  # of subgraphs and functions: (graph, scope, path)
         self.definitions: dict[Dim, Dim] = {}  # fresh name -> the long formula it stands for
         self._defined: dict[Dim, Dim] = {}
@@ -28,6 +29,10 @@ class Mint(Store):
         self._user: set[str] = set()
         self._authored: dict[str, Dim] = {}
         self.forks: list[Any] = []  # conditions worth trying both ways, see `_fork`
+
+    def named(self, name: str) -> Any:
+        """The size that the user calls so."""
+        return symbol(name, self.floor)
 
     def reserve(self, names: Iterable[str]) -> None:
         """Names of the user: fresh dims will not be called that."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ._dim import Dim, symbol
+from ._dim import Dim
 from ._facts import Facts
 from ._host import is_host
 from ._model import Declared
@@ -62,7 +62,7 @@ def _author(d: Any, facts: Facts) -> Any:
     of its own.
     """
     if isinstance(d, str):
-        return symbol(d) if facts.reserved(d) else facts.authored(d)
+        return facts.named(d) if facts.reserved(d) else facts.authored(d)
     return facts.count("size") if d is None else d
 
 

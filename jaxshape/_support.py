@@ -19,6 +19,7 @@ from ._schema import schema
 from .show.text import table
 
 DEFAULT = "ai.onnx"  # how the domain "" is shown
+_MANY = 40  # operators: more of them are listed by letter
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,18 +84,19 @@ def support_text(found: list[Support]) -> str:
 
 
 def support_markdown(found: list[Support]) -> str:
-    """The same for a README: a row for each letter, versions only where the first are missing."""
+    """The same for a README: names only, in a large domain a row for each letter."""
     parts = [f"The standard is that of onnx {_release()}."]
     for domain, several in _by_domain(found):
         there = [s for s in several if s.versions]
-        if not there:
-            parts.append(f"{_heading(domain, several)}.")
-            continue
-        lines = [f"| | {_heading(domain, several)} |", "|---|---|"]
-        for letter, names in itertools.groupby(there, key=lambda s: s.name[0].upper()):
-            lines.append(f"| {letter} | {', '.join(map(_name, names))} |")
-        parts.append("\n".join(lines))
-        if absent := _absent(several):
+        heading = _heading(domain, several)
+        if len(there) > _MANY:
+            lines = [f"| | {heading} |", "|---|---|"]
+            for letter, names in itertools.groupby(there, key=lambda s: s.name[0].upper()):
+                lines.append(f"| {letter} | {', '.join(map(_name, names))} |")
+            parts.append("\n".join(lines))
+        else:
+            parts.append(f"{heading}{': ' if there else ''}{', '.join(map(_name, there))}.")
+        if there and (absent := _absent(several)):
             parts.append(f"Not supported: {absent}.")
     return "\n\n".join(parts)
 

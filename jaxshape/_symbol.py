@@ -95,6 +95,8 @@ def fit(x: Any, shape: Sequence[Any]) -> Any:
         return x
     if all(isinstance(d, int) for d in (*x.shape, *ours)):
         return x if isinstance(x, (np.ndarray, DimArray)) else jnp.broadcast_to(x, ours)
+    if not isinstance(_facts.current(), Recorder):  # a stand-in must never reach a real result
+        raise Undecided(f"whether {hostdims(x.shape)} is {ours}, outside of a trace")
     return jnp.broadcast_to(jnp.zeros((), x.dtype), [to_export(d) for d in ours])
 
 

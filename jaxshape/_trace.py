@@ -4,6 +4,7 @@ returns.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ import onnx
 
 from . import _facts
 from ._bind import bind_inputs
-from ._dim import Dim, symbol
+from ._dim import Dim
 from ._error import ShapeError, UnknownValueError
 from ._explain import Explanation, explain
 from ._facts import Facts, Requirement
@@ -93,8 +94,7 @@ class Trace(Values):
         """The same trace with numbers for some or all of its named sizes.
 
         Args:
-          **sizes: an int >= 0 for each name; names that are no identifiers can be given as `**{"a
-            b": 2}`.
+          **sizes: an int >= 0 for each name; a name that is no identifier as in `**{"a b": 2}`.
 
         Raises:
           ShapeError: a requirement does not hold at these sizes.
@@ -148,11 +148,11 @@ class Trace(Values):
         Example:
           >>> import onnx.parser, jaxshape as js
           >>> m = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 20]>
-          ... g (float[N, H] x) => (float[a, b] y) { y = AveragePool <kernel_shape=[3]> (x) }''')
-          >>> m.graph.input[0].type.tensor_type.shape.dim.add().dim_value = 9
-          >>> s = js.trace(m).sweep(N=range(1, 3), H=8)
+          ... g (float[N, 1, H] x) => (float[a, b, c] y) {
+          ...     y = AveragePool <kernel_shape=[3]> (x) }''')
+          >>> s = js.trace(m).sweep(N=[1, 2], H=8)
           >>> s["y"].tolist(), s.bytes("y").tolist()
-          ([[1, 8, 7], [2, 8, 7]], [224, 448])
+          ([[1, 1, 6], [2, 1, 6]], [24, 48])
         """
         return Sweep(self, {**(sizes or {}), **more}, zip)
 
@@ -272,27 +272,37 @@ def trace(
       ...     y = Conv <strides=[2, 2]> (x, w) }''')
       >>> t = js.trace(m)
       >>> print(t["y"])
-      float32[N, 8, (H - 3)//2 + 1, (W - 3)//2 + 1]
+      float32[N, 8, (H - 1)//2, (W - 1)//2]
       >>> [str(r) for r in t.requirements]
       ['H >= 3', 'W >= 3']
     """
     loaded = load(model)
 
-    def once(assumed: Sequence[Fork], before: Trace | None) -> Trace:
+    def once(assumed: Sequence[Fork], before: Trace | None, floor: int = 1) -> Trace:
         facts = Facts()
+        facts.floor = floor
         tracer = Tracer(facts, strict_mode)
         scope = Scope(loaded, loaded.opsets)
         with _facts.using(facts):
             given = bind_inputs(loaded, dict(shapes or {}), tracer)
             facts.node = ""
             for text in requirements:
-                facts.assume(text, symbol)
+                facts.assume(text, facts.named)
             take(assumed, before._facts.report() if before else ())
             enter(loaded.graph, given, scope, tracer)
             _check_outputs(loaded, scope, tracer)
         return Trace(loaded, tracer, scope, given)
 
-    return settled(once, lambda t: t._facts.forks, _merge)
+    def tried(walk: Any) -> Trace:
+        return settled(walk, lambda t: t._facts.forks, _merge)
+
+    try:
+        return tried(once)
+    except ShapeError as clash:  # claims are for sizes >= 1, but 0 may be what the model runs with
+        try:
+            return tried(functools.partial(once, floor=0))
+        except ShapeError:
+            raise clash from clash.__cause__
 
 
 def _merge(found: Trace, outcomes: Sequence[Trace]) -> None:

@@ -104,12 +104,13 @@ def write(path: Path, content: bytes) -> None:
 
 def show(
     found: Any,
+    text: str,
     title: str,
     json_file: Path | None,
     html_file: Path | None,
     files: Sequence[tuple[Path | None, bytes]] = (),
 ) -> None:
-    """Write the files that were asked for, `found` as JSON and HTML among them, and print it."""
+    """Write the files that were asked for, `found` itself as JSON and HTML, and print `text`."""
     wanted = [(path, content) for path, content in files if path]
     if html_file:
         wanted.append((html_file, page(title, found._repr_html_()).encode()))
@@ -118,7 +119,7 @@ def show(
     for path, content in wanted:
         write(path, content)
     if all(str(path) != "-" for path, _ in wanted):
-        typer.echo(str(found))
+        typer.echo(text)
 
 
 def page(title: str, body: str) -> str:
@@ -198,6 +199,10 @@ def trace(
     require: Annotated[
         list[str] | None, typer.Option(metavar="FACT", help="What holds: 'h % 32 == 0', 'h >= 4'.")
     ] = None,
+    explain: Annotated[
+        list[str] | None,
+        typer.Option(metavar="VALUE", help="Print why this value has its shape, instead of all."),
+    ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write the trace as JSON (- for stdout).")
     ] = None,
@@ -217,8 +222,9 @@ def trace(
         raise
     except ValueError as e:
         raise typer.BadParameter(str(e)) from e
+    text = "\n\n".join(str(traced.explain(name)) for name in explain or ()) or str(traced)
     onnx_bytes = traced.to_onnx().SerializeToString() if onnx_file else b""
-    show(traced, loaded.name, json_file, html_file, [(onnx_file, onnx_bytes)])
+    show(traced, text, loaded.name, json_file, html_file, [(onnx_file, onnx_bytes)])
 
 
 @command
@@ -316,7 +322,7 @@ def validate(
         bindings=bindings,
         seed=seed,
     )
-    show(report, report.model, json_file, html_file)
+    show(report, str(report), report.model, json_file, html_file)
     if not report.ok:
         raise typer.Exit(1)
 

@@ -1,4 +1,5 @@
-"""The official cases that the onnx package ships: run, each gives what the standard expects at the case's own tolerance;
+"""The official cases that the onnx package ships: run, each gives what the standard expects at the
+case's own tolerance;
 traced, each claims nothing that the expected outputs contradict."""
 
 import glob
@@ -38,7 +39,10 @@ def data_of(case) -> tuple[onnx.ModelProto, list]:
     sets = []
     for folder in sorted(glob.glob(os.path.join(case.model_dir, "test_data_set*"))):
         data: list[list] = [[], []]
-        for part, what, infos in ((0, "input", model.graph.input), (1, "output", model.graph.output)):
+        for part, what, infos in (
+            (0, "input", model.graph.input),
+            (1, "output", model.graph.output),
+        ):
             for i in range(len(glob.glob(os.path.join(folder, f"{what}_*.pb")))):
                 path = os.path.join(folder, f"{what}_{i}.pb")
                 Runner._load_proto(None, path, data[part], infos[i].type)
@@ -66,7 +70,9 @@ def check(expected, got, rtol: float, atol: float, where: str) -> None:
 def contradicts(claimed, value) -> bool:
     """Whether a traced type is false of a value; sizes that are unknown are not."""
     if isinstance(claimed, js.SequenceType):
-        return not isinstance(value, (list, tuple)) or any(contradicts(claimed.elem, v) for v in value)
+        return not isinstance(value, (list, tuple)) or any(
+            contradicts(claimed.elem, v) for v in value
+        )
     if isinstance(claimed, list):
         return len(claimed) != len(value) or any(map(contradicts, claimed, value))
     if not isinstance(claimed, js.TensorType) or value is None:
@@ -84,7 +90,9 @@ def contradicts(claimed, value) -> bool:
 
 @pytest.mark.official
 @pytest.mark.parametrize("case", cases())
-@pytest.mark.filterwarnings("ignore")  # the cases themselves overflow, divide by zero and use old opsets
+@pytest.mark.filterwarnings(
+    "ignore"
+)  # the cases themselves overflow, divide by zero and use old opsets
 def test_official(case):
     model, sets = data_of(case)
     session = js.InferenceSession(model, device="cpu")

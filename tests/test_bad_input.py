@@ -1,4 +1,6 @@
-"""What a user may get wrong: each is an error of ours that says what and where, and nothing is written."""
+"""What a user may get wrong: each is an error of ours that says what and where, and nothing is
+written.
+"""
 
 import numpy as np
 import onnx
@@ -8,7 +10,7 @@ from onnx import TensorProto, helper
 
 import jaxshape as js
 
-RELU = 'g (float[N, 3] x) => (float[N, 3] y) { y = Relu (x) }'
+RELU = "g (float[N, 3] x) => (float[N, 3] y) { y = Relu (x) }"
 X = np.ones((2, 3), np.float32)
 
 
@@ -88,7 +90,10 @@ def test_unknown_operator_traces_but_does_not_run():
     assert traced["y0"].shape is None
     with pytest.raises(js.UnsupportedError, match="acme::Mystery"):
         js.trace(m, strict_mode=True)
-    with pytest.raises(js.UnsupportedError, match="acme::Mystery.*jaxshape.op"), pytest.warns(js.JaxshapeWarning):
+    with (
+        pytest.raises(js.UnsupportedError, match="acme::Mystery.*jaxshape.op"),
+        pytest.warns(js.JaxshapeWarning),
+    ):
         js.run(m, {"x0": X})
 
 

@@ -60,6 +60,12 @@ def test_trace_takes_shapes_and_requirements(cli, net):
     assert "float32[batch, M]" in out and "batch % 8 == 0" in out
 
 
+def test_trace_explains(cli, net):
+    code, out, err = cli("trace", net, "--explain", "total", "--explain", "y")
+    assert (code, err) == (0, "")
+    assert out.startswith("total: float32[M]\n") and "\n\ny: float32[N, M]\n" in out
+
+
 def test_trace_writes_files(cli, net, tmp_path):
     paths = {kind: tmp_path / f"t.{kind}" for kind in ("json", "onnx", "html")}
     code, _, err = cli("trace", net, *(x for k, p in paths.items() for x in (f"--{k}", p)))
@@ -159,6 +165,7 @@ def test_ops_shows_what_is_not_supported(monkeypatch):
         ("trace NET --shape x=N,5", 1, "5"),
         ("trace NET --shape 1,4", 2, "NAME=VALUE"),
         ("trace NET --require N%%", 2, "N%%"),
+        ("trace NET --explain q", 1, "q"),
         ("trace NET --json no/such/folder/t.json", 1, "no/such/folder"),
         ("run NET --random --size Q=2", 1, "'Q'"),
         ("run NET --random --size N=x", 2, "'x'"),

@@ -12,7 +12,9 @@ import jaxshape as js
 
 
 def unet(depth: int = 2, width: int = 4) -> onnx.ModelProto:
-    """Convolutions and 2 x 2 max-pools down, transposed convolutions up, each level joined to the one it left."""
+    """Convolutions and 2 x 2 max-pools down, transposed convolutions up, each level joined to the
+    one it left.
+    """
     rng = np.random.default_rng(0)
     nodes, weights = [], []
 
@@ -55,7 +57,10 @@ def test_unet_says_what_its_sizes_must_be_divisible_by(depth, factor):
     traced = js.trace(unet(depth))
     assert str(traced["y"]) == "float32[batch, 2, h, w]"
     assert sorted(map(str, traced.requirements)) == [f"h % {factor} == 0", f"w % {factor} == 0"]
-    assert str(traced.at(batch=1, h=3 * factor, w=factor)["y"]) == f"float32[1, 2, {3 * factor}, {factor}]"
+    assert (
+        str(traced.at(batch=1, h=3 * factor, w=factor)["y"])
+        == f"float32[1, 2, {3 * factor}, {factor}]"
+    )
     with pytest.raises(js.ShapeError, match=f"h % {factor} == 0"):
         traced.at(batch=1, h=factor + 1, w=factor)
 
@@ -109,7 +114,8 @@ def test_mixture_of_experts_runs_with_sizes_that_depend_on_data():
 
 
 def test_attention_with_a_cache_states_its_total_length():
-    m = model("""g (float[b, s, 8] q, float[b, past, 8] k, float[b, s, 8] new, float[b, s, total] mask)
+    m = model("""g (float[b, s, 8] q, float[b, past, 8] k, float[b, s, 8] new, float[b, s, total]
+    mask)
             => (float[i, j, l] y) {
         keys = Concat <axis = 1> (k, new)
         t = Transpose <perm = [0, 2, 1]> (keys)

@@ -79,3 +79,15 @@ def test_holds_element_by_element():
         assert [requirement.holds(row) for row in rows] == want
         assert requirement.symbols <= {h, w}
     assert all(isinstance(x, Dim) for x in options[0].symbols)
+
+
+def test_a_size_that_can_be_one_number_alone_can_still_be_given():
+    made = traced(
+        "g (float[N, h] x) => (float[N, a] y) { y = MatMul(x, w) }", w=np.ones((8, 2), "f")
+    )
+    assert str(made["x"]) == "float32[N, 8]" and [str(x) for x in made.requirements] == ["h == 8"]
+    assert made.symbols == ["N", "h"]
+    assert str(made.at(N=3, h=8)["y"]) == "float32[3, 2]"
+    with pytest.raises(js.ShapeError, match="h == 8"):
+        made.at(N=3, h=9)
+    assert made.sweep(N=2, h=[8, 9])["y"].tolist() == [[2, 2], [None, None]]

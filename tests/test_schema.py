@@ -1,4 +1,5 @@
-"""Every registered signature against the standard's own schema, at every opset: the names and number of inputs, which of
+"""Every registered signature against the standard's own schema, at every opset: the names and
+number of inputs, which of
 them may be left out, and the attributes with their defaults."""
 
 import onnx

@@ -59,12 +59,12 @@ def _(cond, /, *, then_branch, else_branch):
     opposite = None if condition is None else negate(condition)
     results, possible, clashes = [], [], []
     for body, holds in ((then_branch, condition), (else_branch, opposite)):
-        with branch(holds):
-            try:
+        try:
+            with branch(holds):  # the condition itself may be impossible by now
                 results.append(body())
-                possible.append(holds)
-            except ShapeError as e:
-                clashes.append(e)
+            possible.append(holds)
+        except ShapeError as e:
+            clashes.append(e)
     if not results:
         raise clashes[0]
     if len(results) == 1:  # the other branch is proved impossible

@@ -17,6 +17,7 @@ from .._error import ShapeError
 from .._facts import same
 from .._host import is_host, namespace
 from .._op import op
+from .._random import next_key
 from .._value import TensorType
 from ._agree import ranked, wide
 
@@ -34,7 +35,7 @@ def _drop(x, ratio, seed):
 def _uniform(xp, shape, seed):
     """Numbers in [0, 1) of float64, as the device has it."""
     if seed is None or not all(isinstance(d, int) for d in shape):
-        drawn = jax.random.uniform(jax.random.key(0), shape)
+        drawn = jax.random.uniform(next_key(), shape)
         return xp.asarray(drawn).astype(canonical("float64"))
     drawn = np.random.RandomState(seed % 2**32).uniform(size=shape)
     return drawn if xp is np else xp.asarray(drawn, canonical("float64"))

@@ -34,7 +34,7 @@ _BYTE = np.dtype(np.uint8)
 
 
 def _met(name: str, own: Any, dims: Any, axis: int | None, block_size: int) -> tuple[Any, ...]:
-    """The shape demanded of a scale or zero point of x (*D): (), (D[axis],) or one for each block."""
+    """The shape demanded of a scale or zero point of x (*D): (), (D[axis],), or as its blocks."""
     if own in ((), (1,)):
         return own
     if axis is None:

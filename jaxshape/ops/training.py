@@ -20,7 +20,7 @@ _DOMAIN = "ai.onnx.preview.training"
 
 
 def _step(rate: Any, count: Any, tensors: Sequence[Any], groups: int, move: Callable[..., Any]):
-    """The outputs of `move(rate, count, x, gradient, *memories)` for each tensor, group by group."""
+    """The outputs of move(rate, count, x, gradient, *memories) of each tensor, group by group."""
     n, left = divmod(len(tensors), groups)
     if left:
         raise ShapeError(f"has {len(tensors)} tensors, wants {groups} groups of equal length")
@@ -78,7 +78,7 @@ def adam(
 
 @op("Momentum", _DOMAIN, host=True)
 def momentum(rate, count, /, *tensors, alpha, beta, mode, norm_coefficient):
-    """Move each x (*D) by a decaying sum of its gradients -> x, sum; Nesterov's looks a step ahead."""
+    """Move each x (*D) by a decaying sum of its gradients -> x, sum; or, Nesterov, a step ahead."""
     if mode not in ("standard", "nesterov"):
         raise ShapeError(f"mode is {mode!r}, wants standard or nesterov")
 

@@ -113,7 +113,8 @@ def test_aspect_ratio(policy, shape, sizes, wanted):
 )
 def test_integers_are_rounded(x, wanted):
     sizes = np.array([len(wanted)])
-    attributes = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
+    attributes: dict[str, Any] = {"mode": "linear"}
+    attributes["coordinate_transformation_mode"] = "align_corners"
     (real,) = js.run(
         node("Resize", x.astype(F), None, None, sizes, opset=19, **attributes), {}
     ).values()
