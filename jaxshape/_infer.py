@@ -69,6 +69,17 @@ def infer_shapes_path(
       ModelError: a file that cannot be read or written; external data that a model at
         `output_path` could not refer to.
       ShapeError: see `infer_shapes`.
+
+    Example:
+      >>> import os, tempfile, onnx.parser, jaxshape as js
+      >>> m = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 20]>
+      ... g (float[N, 2] x) => (float[] y) { h = Concat <axis=0> (x, x)  y = Relu (h) }''')
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     path = os.path.join(folder, "m.onnx")
+      ...     onnx.save(m, path)
+      ...     js.infer_shapes_path(path)
+      ...     onnx.load(path).graph.value_info[0].name
+      'h'
     """
     del data_prop
     source, target = _path(model_path, "model"), _path(output_path, "output")

@@ -266,6 +266,11 @@ def _dim(b: Builder, names: list[str]) -> tuple[Any, Any]:
         for sizes in b.bindings:  # a name of its own, unless n is one too
             sizes[text] = k * sizes[n] if "*" in text else sizes[n] + k
         return text, lambda sizes: sizes[text]
+    if kind < 0.73:  # a size without a name
+        hidden = b.name("?")
+        for sizes in b.bindings:
+            sizes[hidden] = b.pick(_SIZES) * b.chance(0.95)
+        return None, lambda sizes: sizes[hidden]
     k = b.pick([1, 2, 3, 3, 4, 6, 8])
     return k, lambda sizes: k
 

@@ -104,9 +104,9 @@ def check(given: Case, run: int = 1) -> None:
             assert not alive, f"{e}, but it runs under {given.bindings[alive[0]]}"
             return
         for i in alive:
-            sizes = {n: given.bindings[i][n] for n in traced.symbols}
+            sizes = {n: s for n, s in given.bindings[i].items() if n in traced.symbols}
             values = {n: v[i] for n, v in given.values.items()}
-            if min(sizes.values(), default=1) >= 1:
+            if all(v.size for v in given.feeds[i].values()):
                 check_facts(traced, check_claims(traced, values, sizes))
             numbers = traced.at(**sizes)
             check_facts(numbers, check_claims(numbers, values, {}))

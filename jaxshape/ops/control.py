@@ -1,4 +1,4 @@
-"""If, Loop and Scan: operators whose attributes are graphs, seen here as functions.
+"""If and Loop: operators whose attributes are graphs, seen here as functions.
 
 On the host they are Python's own `if` and `for`. Under jit they are `lax.cond`, `lax.scan` and
 `lax.while_loop`, which want shapes that do not change. Traced, they are joins and fixpoints (see
@@ -38,19 +38,17 @@ def if_(cond: Static, /, *, then_branch, else_branch):
         return tuple(
             lax.cond(
                 jnp.reshape(cond, ()),
-                lambda: _on_device(then_branch()),
-                lambda: _on_device(else_branch()),
+                lambda: on_device(then_branch()),
+                lambda: on_device(else_branch()),
             )
         )
     except TypeError as e:
         raise UnsupportedError(
-            "the branches give different shapes or dtypes, so the condition must be known before jit"
+            "the branches give different shapes or dtypes: the condition must be known before jit"
         ) from e
 
 
-@if_.shape_rule(
-    rankless=True
-)  # because the condition may be data, and either branch's shape may come out
+@if_.shape_rule(rankless=True)  # because the condition may be data: either branch may come out
 def _(cond, /, *, then_branch, else_branch):
     known = _truth(cond) if is_host(cond) else None
     if known is not None:
@@ -82,8 +80,8 @@ def _truth(cond: Any) -> bool | None:
     return decided(cond.item())
 
 
-def _on_device(values: Any) -> Any:
-    return [_on_device(v) if isinstance(v, list) else to_device(v) for v in values]
+def on_device(values: Any) -> Any:
+    return [on_device(v) if isinstance(v, list) else to_device(v) for v in values]
 
 
 @op("Loop", since=1, host=True, traced=True)
@@ -92,13 +90,13 @@ def loop(m: Static = None, cond: Static = None, /, *v_initial, body):
     (trips, *).
     """
     if all(x is None or isinstance(x, list) or is_host(x) for x in (m, cond)):
-        if all(map(_hosted, v_initial)):
+        if all(map(hosted, v_initial)):
             return _loop_on_host(m, cond, v_initial, body)
     return _loop_under_jit(m, cond, v_initial, body)
 
 
-def _hosted(x: Any) -> bool:
-    return all(map(_hosted, x)) if isinstance(x, list) else x is None or is_host(x)
+def hosted(x: Any) -> bool:
+    return all(map(hosted, x)) if isinstance(x, list) else x is None or is_host(x)
 
 
 def _loop_on_host(m: Any, cond: Any, carry: Any, body: Any) -> Any:
@@ -128,7 +126,7 @@ def _no_rows(body: Any, carry: Any) -> list[Any]:
 
 
 def _loop_under_jit(m: Any, cond: Any, carry: Any, body: Any) -> Any:
-    carry = _on_device(carry)
+    carry = on_device(carry)
     n, scans = len(carry), body.n_outputs - 1 - len(carry)
     int64 = canonical("int64")
     if m is not None and is_host(m) and (scans or cond is None or is_host(cond)):
@@ -145,7 +143,7 @@ def _loop_under_jit(m: Any, cond: Any, carry: Any, body: Any) -> Any:
     def step(state):
         trip, keep, values = state
         keep, *outs = body(trip, keep, *values)
-        return trip + 1, jnp.reshape(to_device(keep), ()), _as(values, outs[:n])
+        return trip + 1, jnp.reshape(to_device(keep), ()), same_carry(values, outs[:n])
 
     start = jnp.ones((), bool) if cond is None else jnp.reshape(to_device(cond), ())
     return tuple(lax.while_loop(go, step, (jnp.zeros((), int64), start, carry))[2])
@@ -164,7 +162,7 @@ def _loop_by_scan(trips: int, cond: Any, carry: Any, body: Any) -> Any:
 
             def step(values, trip):
                 outs = body(trip, np.asarray(True), *values)[1:]
-                return _as(values, outs[:n]), _on_device(outs[n:])
+                return same_carry(values, outs[:n]), on_device(outs[n:])
 
             carry, ys = lax.scan(
                 step, carry, jnp.arange(trips if keep else min(trips, 1), dtype=int64)
@@ -178,9 +176,8 @@ def _loop_by_scan(trips: int, cond: Any, carry: Any, body: Any) -> Any:
     def guarded(state, trip):
         alive, values = state
         keep, *outs = body(trip, alive, *values)
-        after = [
-            jnp.where(alive, new, old) for new, old in zip(_as(values, outs), values, strict=True)
-        ]
+        after = same_carry(values, outs)
+        after = [jnp.where(alive, new, old) for new, old in zip(after, values, strict=True)]
         return (alive & jnp.reshape(to_device(keep), ()), after), ()
 
     start = jnp.ones((), bool) if cond is None else jnp.reshape(to_device(cond), ())
@@ -200,7 +197,7 @@ def _rounds_under_jit(trips: int, carry: Any, body: Any) -> Any:
             break
         keep, *outs = body(np.asarray(i, np.int64), keep, *carry)
         carry = outs[:n]
-        rounds.append(_on_device(outs[n:]))
+        rounds.append(on_device(outs[n:]))
     return *carry, *(jnp.stack(ys) for ys in zip(*rounds, strict=True))
 
 
@@ -217,9 +214,9 @@ def _known_keep(carry: Any, body: Any) -> bool | None:
     return bool(np.reshape(found[0], ())) if is_host(found[0]) else None
 
 
-def _as(old: Any, new: Any) -> Any:
+def same_carry(old: Any, new: Any) -> Any:
     """The next carry, which must look like the one before."""
-    new = _on_device(new)
+    new = on_device(new)
     for i, (a, b) in enumerate(zip(old, new, strict=True)):
         if not isinstance(a, list) and (a.shape != b.shape or a.dtype != b.dtype):
             raise UnsupportedError(
@@ -264,7 +261,7 @@ def _(m, cond, /, *v_initial, body):
         length = trips
     else:
         length = _facts.count("Loop_trips", most=trips if _facts.at_least(trips, 0) else None)
-    rows = [_stacked(elem_type(y), length) for y in scans]
+    rows = [stacked(elem_type(y), length) for y in scans]
     return tuple(rename([*carry, *rows], before, "Loop_size", keep=[length]))
 
 
@@ -275,7 +272,7 @@ def _first_round(m: Any, trips: Any, start: Any) -> bool | None:
     return False if False in (begins, enough) else begins and enough
 
 
-def _stacked(t: Any, length: Any, axis: int = 0) -> Any:
+def stacked(t: Any, length: Any, axis: int = 0) -> Any:
     if not isinstance(t, TensorType):
         return UNKNOWN
     if t.shape is None:
@@ -304,173 +301,5 @@ def _unrolled(trips: int, keep: Any, carry: Any, body: Any) -> Any:
         t = elem_type(ys[0])
         for y in ys[1:]:
             t = join(t, elem_type(y), "Loop_size")
-        rows.append(_stacked(t, len(rounds)))
+        rows.append(stacked(t, len(rounds)))
     return *carry, *rows
-
-
-@op("Scan", since=9, host=True, traced=True)
-def scan_9(
-    *initial_state_and_scan_inputs,
-    body,
-    num_scan_inputs,
-    scan_input_axes=None,
-    scan_input_directions=None,
-    scan_output_axes=None,
-    scan_output_directions=None,
-):
-    """Run body over slices of the scanned inputs, carrying states -> final states, then stacked
-    outputs.
-    """
-    n = len(initial_state_and_scan_inputs) - num_scan_inputs
-    states, xs = initial_state_and_scan_inputs[:n], initial_state_and_scan_inputs[n:]
-    axes, backward = (
-        _per_input(scan_input_axes, len(xs)),
-        _per_input(scan_input_directions, len(xs)),
-    )
-    out_axes = _per_input(scan_output_axes, body.n_outputs - n)
-    out_backward = _per_input(scan_output_directions, body.n_outputs - n)
-    xp = np if all(map(_hosted, (*states, *xs))) else jnp
-    xs = [
-        xp.moveaxis(x, a, 0)[:: -1 if r else 1] for x, a, r in zip(xs, axes, backward, strict=True)
-    ]
-    lengths = {x.shape[0] for x in xs}
-    if len(lengths) != 1:
-        raise ShapeError(f"the scanned inputs have lengths {sorted(lengths)}, want one")
-    if xp is np and lengths != {0}:
-        states, ys = _scan_on_host(states, xs, body)
-    else:
-        states, ys = lax.scan(
-            lambda carry, x: (lambda outs: (_as(carry, outs[:n]), _on_device(outs[n:])))(
-                body(*carry, *x)
-            ),
-            _on_device(states),
-            [jnp.asarray(x) for x in xs],
-        )
-    ys = [
-        xp.moveaxis(y[:: -1 if r else 1], 0, a)
-        for y, a, r in zip(ys, out_axes, out_backward, strict=True)
-    ]
-    return *states, *ys
-
-
-def _scan_on_host(states: Any, xs: Any, body: Any) -> Any:
-    rounds = []
-    for x in zip(*xs, strict=True):
-        outs = body(*states, *x)
-        states = outs[: len(states)]
-        rounds.append([np.asarray(y) for y in outs[len(states) :]])
-    return states, [np.stack(ys) for ys in zip(*rounds, strict=True)]
-
-
-def _per_input(given: Any, n: int) -> tuple[int, ...]:
-    given = tuple(given or (0,) * n)
-    if len(given) != n:
-        raise ShapeError(f"axes or directions {given} are for {len(given)} values, there are {n}")
-    return given
-
-
-@scan_9.shape_rule(rankless=True)  # because what is carried must agree with what comes out
-def _(
-    *initial_state_and_scan_inputs,
-    body,
-    num_scan_inputs,
-    scan_input_axes=None,
-    scan_input_directions=None,
-    scan_output_axes=None,
-    scan_output_directions=None,
-):
-    n = len(initial_state_and_scan_inputs) - num_scan_inputs
-    states, xs = initial_state_and_scan_inputs[:n], initial_state_and_scan_inputs[n:]
-    out_axes = _per_input(scan_output_axes, body.n_outputs - n)
-    before = mark()
-    length, slices = _sliced(xs, _per_input(scan_input_axes, len(xs)))
-    with contextlib.nullcontext() if _facts.at_least(length, 1) else branch():
-        carry, ys = _settled(body, states, slices)
-    rows = [_stacked(elem_type(y), length, axis) for y, axis in zip(ys, out_axes, strict=True)]
-    return tuple(rename([*carry, *rows], before, "Scan_size", keep=[length]))
-
-
-def _settled(body: Any, states: Any, slices: Any) -> Any:
-    """The types of states and outputs, given that the standard wants each of the same shape in
-    every round.
-    """
-    carry, outs = [elem_type(v) for v in states], []
-    for _ in range(4):
-        outs = body(*carry, *slices)
-        after = [_agreed(old, elem_type(new)) for old, new in zip(carry, outs, strict=False)]
-        if all(old is new for old, new in zip(carry, after, strict=True)):
-            break
-        carry = after
-    return carry, outs[len(carry) :]
-
-
-def _agreed(old: Any, new: Any) -> Any:
-    if not (isinstance(old, TensorType) and isinstance(new, TensorType)) or new.shape is None:
-        return old
-    if old.shape is None:
-        return new
-    if len(old.shape) != len(new.shape) or old.dtype != new.dtype:
-        raise ShapeError(f"a state changes from {old} to {new} in a round")
-    sizes = [
-        _facts.same(a, b, "a state keeps its shape")
-        for a, b in zip(old.shape, new.shape, strict=True)
-    ]
-    return TensorType(old.dtype, tuple(sizes))
-
-
-def _sliced(xs: Any, axes: Any) -> Any:
-    """The scanned length, on which all inputs must agree, and the type of one slice of each."""
-    length, slices = None, []
-    for x, axis in zip(xs, axes, strict=True):
-        if not isinstance(x, TensorType) or x.shape is None:
-            slices.append(TensorType(getattr(x, "dtype", None), None))
-            continue
-        if not -len(x.shape) <= axis < len(x.shape):
-            raise ShapeError(f"axis {axis} is out of range for a scanned input {x}")
-        axis %= len(x.shape)
-        size = x.shape[axis]
-        length = size if length is None else _facts.same(length, size, "the scanned length")
-        slices.append(TensorType(x.dtype, (*x.shape[:axis], *x.shape[axis + 1 :])))
-    return _facts.count("Scan_length") if length is None else length, slices
-
-
-@op("Scan", since=8, host=True, traced=True)
-def scan_8(
-    sequence_lens=None, /, *initial_state_and_scan_inputs, body, num_scan_inputs, directions=None
-):
-    """Run body over axis 1 for each batch row of axis 0 -> states (N, *), outputs (N, length, *),
-    zeros past the end.
-    """
-    lens = None if sequence_lens is None else np.asarray(sequence_lens)
-    if not all(map(_hosted, initial_state_and_scan_inputs)):
-        if lens is not None:
-            raise UnsupportedError("Scan-8 with sequence lengths runs on the host only")
-    xp = np if all(map(_hosted, initial_state_and_scan_inputs)) else jnp
-    n = len(initial_state_and_scan_inputs) - num_scan_inputs
-    rows = []
-    for i in range(initial_state_and_scan_inputs[0].shape[0]):
-        row = [x[i] for x in initial_state_and_scan_inputs]
-        full = row[n].shape[0]
-        used = full if lens is None else int(lens[i])
-        outs = scan_9.function(
-            *row[:n],
-            *(x[:used] for x in row[n:]),
-            body=body,
-            num_scan_inputs=num_scan_inputs,
-            scan_input_directions=directions,
-        )
-        pad = [xp.pad(y, [(0, full - used), *[(0, 0)] * (y.ndim - 1)]) for y in outs[n:]]
-        rows.append([*outs[:n], *pad])
-    return tuple(xp.stack(v) for v in zip(*rows, strict=True))
-
-
-@scan_8.shape_rule  # because what is carried must agree with what comes out
-def _(sequence_lens, /, *initial_state_and_scan_inputs, body, num_scan_inputs, directions=None):
-    n = len(initial_state_and_scan_inputs) - num_scan_inputs
-    before = mark()
-    batch, rows = _sliced(initial_state_and_scan_inputs, (0,) * len(initial_state_and_scan_inputs))
-    length, slices = _sliced(rows[n:], (0,) * num_scan_inputs)
-    carry, ys = _settled(body, rows[:n], slices)
-    results = [_stacked(elem_type(c), batch) for c in carry]
-    results += [_stacked(_stacked(elem_type(y), length), batch) for y in ys]
-    return tuple(rename(results, before, "Scan_size", keep=[batch, length]))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 
 from .._error import ShapeError
@@ -17,10 +16,10 @@ from .._op import Static, op, select
 from .._symbol import fit, hostdims
 from .._value import TensorType
 from ._agree import matmul, onto, ranked, wide
-from ._numeric import single, widened
+from ._numeric import widened
 from .activation import gelu, sigmoid
 from .conv import agreed, conv
-from .layout import transpose
+from .layout import transpose, trilu
 from .linear import gemm_11, matmul_shape
 
 DOMAIN = "com.microsoft"
@@ -53,7 +52,7 @@ def fast_gelu(x, bias=None, /):
 
 @op("QuickGelu", DOMAIN, host=True, elementwise=True)
 @widened
-def quick_gelu(x, /, *, alpha=single(1.702)):
+def quick_gelu(x, /, *, alpha=1.7020000219345093):
     """Multiply x by Sigmoid of alpha x; x (*D) -> (*D)."""
     return x * sigmoid.function(alpha * x)
 
@@ -164,18 +163,6 @@ def _(x, /):
     return TensorType(x.dtype, matmul_shape(x.shape, x.shape))
 
 
-@op("BiasSoftmax", DOMAIN, host=True)
-def bias_softmax(data, bias, /, *, axis=1, is_inner_broadcast):
-    """Take the softmax over the axes from `axis` on of data (*D) plus bias, which broadcasts."""
-    xp = namespace(data, bias)
-    if not is_inner_broadcast and bias.ndim < data.ndim:
-        bias = bias.reshape((*bias.shape, *(1,) * (data.ndim - bias.ndim)))
-    x = data.astype(wide(data.dtype)) + onto("bias", bias, data.shape).astype(wide(data.dtype))
-    axes = tuple(range(axis % data.ndim, data.ndim))
-    e = xp.exp(x - xp.max(x, axis=axes, keepdims=True))
-    return (e / xp.sum(e, axis=axes, keepdims=True)).astype(data.dtype)
-
-
 @op("CDist", DOMAIN, host=True)
 def cdist(a, b, /, *, metric="sqeuclidean"):
     """Take the distances of the rows of a (m, k) and b (n, k) -> (m, n); squared unless told."""
@@ -199,13 +186,4 @@ def expand_dims(x, axis: Static, /):
     return namespace(x).expand_dims(x, at)
 
 
-def _same_as(name: str, source: str, since: int) -> None:
-    """Register an operator that is the standard's, under the same name."""
-    found = select("", source, since)
-    assert found is not None
-    made = op(name, DOMAIN, host=found.host, elementwise=found.elementwise)(found.function)
-    if found.rule is not None:
-        made.shape_rule(found.rule, rankless=found.rankless)
-
-
-_same_as("Trilu", "Trilu", 14)
+op("Trilu", DOMAIN, host=True)(trilu.function)
