@@ -7,7 +7,7 @@ PYTEST ?=
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
-.PHONY: help demo test test-slow lint format bench notebooks clean
+.PHONY: help demo test test-slow lint format bench docs clean
 
 help:
 	@echo 'make demo       trace ResNet-50 with a symbolic batch, run it, compare with onnxruntime'
@@ -16,7 +16,7 @@ help:
 	@echo 'make lint       ruff check, ruff format --check, pyright'
 	@echo 'make format     let ruff rewrite the code'
 	@echo 'make bench      time tracing and running'
-	@echo 'make notebooks  run the notebooks and store their outputs anew'
+	@echo 'make docs       put in anew what is generated: table and output in the README, outputs of the notebooks'
 	@echo 'make clean      remove .venv and everything built'
 
 demo: .venv/demo.stamp
@@ -40,7 +40,8 @@ format: .venv/dev.stamp
 bench: .venv/dev.stamp
 	$(BIN)/python tests/benchmarks/bench.py
 
-notebooks: .venv/dev.stamp
+docs: .venv/dev.stamp
+	JAX_PLATFORMS=cpu $(BIN)/python tests/test_readme.py
 	JAX_PLATFORMS=cpu $(BIN)/python tests/test_notebooks.py
 
 clean:

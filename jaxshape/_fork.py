@@ -62,6 +62,7 @@ def settled(
         node, condition = left[0]
         tried.add(left[0])
         outcomes: list[tuple[Fork, T]] = []
+        clash = ShapeError(str(condition))
         for outcome in (condition, *opposites(condition)):
             try:
                 outcomes.append(((node, outcome), once([*assumed, (node, outcome)], found)))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnx
+import onnx.external_data_helper
 
 from ._error import ExecutionError, UnsupportedError
 from ._model import Model

@@ -5,6 +5,7 @@ traced, each claims nothing that the expected outputs contradict."""
 import glob
 import os
 import warnings
+from typing import Any
 
 import numpy as np
 import onnx
@@ -37,6 +38,7 @@ def data_of(case) -> tuple[onnx.ModelProto, list]:
         return case.model, sets
     model = onnx.load(os.path.join(case.model_dir, "model.onnx"))
     sets = []
+    load: Any = Runner._load_proto
     for folder in sorted(glob.glob(os.path.join(case.model_dir, "test_data_set*"))):
         data: list[list] = [[], []]
         for part, what, infos in (
@@ -45,7 +47,7 @@ def data_of(case) -> tuple[onnx.ModelProto, list]:
         ):
             for i in range(len(glob.glob(os.path.join(folder, f"{what}_*.pb")))):
                 path = os.path.join(folder, f"{what}_{i}.pb")
-                Runner._load_proto(None, path, data[part], infos[i].type)
+                load(None, path, data[part], infos[i].type)
         sets.append(data)
     return model, sets
 

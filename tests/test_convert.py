@@ -50,7 +50,7 @@ def test_inputs_by_position_or_name():
         z = Add (a, b)
     }""")
     )
-    a, b = np.float32([3]), np.float32([1])
+    a, b = np.array([3], np.float32), np.array([1], np.float32)
     for y, z in (f(a, b), f(a, b=b), f(b=b, a=a)):
         assert (float(y[0]), float(z[0])) == (2, 4)
     for args, kwargs, text in (
@@ -89,14 +89,14 @@ LOOP = """g (float[N] x, int64 n) => (float[N] y) {
 def test_loop_of_known_length_differentiates():
     head = "g (float[N] x) => (float[N] y) <int64 m = {3}> {"
     f = js.to_jax(model(head + LOOP.split("{", 1)[1].replace("TRIPS", "m")))
-    x = jnp.float32([1.1, 0.9])
+    x = jnp.array([1.1, 0.9], np.float32)
     np.testing.assert_allclose(jax.jit(f)(x), x**8, rtol=1e-5)
     np.testing.assert_allclose(jax.grad(lambda x: f(x).sum())(x), 8 * x**7, rtol=1e-5)
 
 
 def test_loop_of_traced_length_runs_under_jit():
     f = js.to_jax(model(LOOP.replace("TRIPS", "n")))
-    x = jnp.float32([1.1, 0.9])
+    x = jnp.array([1.1, 0.9], np.float32)
     run = jax.jit(lambda x, n: f(x, n))
     for n in (0, 1, 3):
         np.testing.assert_allclose(run(x, n), x ** (2**n), rtol=1e-5)
@@ -104,9 +104,9 @@ def test_loop_of_traced_length_runs_under_jit():
 
 def test_sizes_that_depend_on_data_are_refused_with_the_node():
     f = js.to_jax(model("g (float[N] x) => (int64[a, b] y) { [find] y = NonZero (x) }"))
-    np.testing.assert_array_equal(js.run(f.model, {"x": np.float32([0, 1])})["y"], [[1]])
+    np.testing.assert_array_equal(js.run(f.model, {"x": np.array([0, 1], np.float32)})["y"], [[1]])
     with pytest.raises(js.UnsupportedError, match=r"find \(NonZero"):
-        f(np.float32([0, 1]))
+        f(np.array([0, 1], np.float32))
 
 
 FAR = """g (float[N, 2] x) => (float[a, b] y, int64 s) {

@@ -1,5 +1,7 @@
 """Whole small models: traced with symbols, run, converted; and the skip connections of a U-Net."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,7 +26,7 @@ def unet(depth: int = 2, width: int = 4) -> onnx.ModelProto:
         weights.append(numpy_helper.from_array(array, name))
         return name
 
-    def add(op: str, *inputs: str, **attributes: object) -> str:
+    def add(op: str, *inputs: str, **attributes: Any) -> str:
         name = f"{op.lower()}{len(nodes)}"
         nodes.append(helper.make_node(op, list(inputs), [name], name=name, **attributes))
         return name

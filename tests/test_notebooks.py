@@ -1,6 +1,6 @@
 """The notebooks run from first cell to last, and the text stored in them is what they print.
 
-`python tests/test_notebooks.py` (or `make notebooks`) stores their outputs anew.
+`python tests/test_notebooks.py` (or `make docs`) stores their outputs anew.
 """
 
 from pathlib import Path
