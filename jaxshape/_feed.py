@@ -67,11 +67,23 @@ def _checked(
                 f"input {given.name!r} is a sequence: give a list, not {type(value).__name__}"
             )
         return [_checked(given, declared.elem or Declared(), v, {}) for v in value]
-    if declared.kind == "map" or isinstance(value, dict):
+    if declared.kind == "map":
+        return _map(given, declared, value)
+    if isinstance(value, dict):
         return value
     if value is None:
         raise UnknownValueError(f"input {given.name!r} is missing: None is no {_shown(declared)}")
     return _array(given, declared, value, sizes)
+
+
+def _map(given: Input, declared: Declared, value: Any) -> Any:
+    """A dict with its values in the dtype that the model declares."""
+    if not isinstance(value, Mapping):
+        raise ShapeError(f"input {given.name!r} is a map: give a dict, not {type(value).__name__}")
+    dtype = declared.elem.dtype if declared.elem else None
+    if dtype is None or dtype == STRING:
+        return dict(value)
+    return {key: dtype.type(v) for key, v in value.items()}
 
 
 def _array(given: Input, declared: Declared, value: Any, sizes: dict[str, tuple[int, str]]) -> Any:

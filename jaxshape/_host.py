@@ -17,6 +17,7 @@ import math
 import numbers
 import operator
 from collections.abc import Callable, Iterable
+from fractions import Fraction
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -200,9 +201,9 @@ def cast(x: Any, source: np.dtype, target: np.dtype) -> Any:
         return related("!=", x, 0)
     if kind in "iu":
         if integral(x):
-            if target.itemsize >= 4:
+            if target.itemsize >= 4 and (kind == "i" or _facts.at_least(x, 0)):
                 return x  # sizes stay below 10**9
-            raise Undecided("a size in a narrow integer")
+            raise Undecided("a size in an integer that may not hold it")
         if _facts.at_least(x, 0):
             return math.floor(x)
         return unknown(x)
@@ -265,6 +266,8 @@ def truncate_divide(a: Any, b: Any) -> Any:
     def divide(x: Any, y: Any) -> Any:
         if number(x) and number(y):
             return int(math.copysign(1, x) * math.copysign(1, y)) * (abs(x) // abs(y)) if y else 0
+        if _facts.at_least(-1, y):
+            x, y = -x, -y
         if _facts.at_least(x, 0) and _facts.at_least(y, 1):
             return x // y
         if _facts.at_least(0, x) and _facts.at_least(y, 1):
@@ -283,8 +286,12 @@ def _modulo(dtype: np.dtype, a: Any, b: Any) -> Any:
 
 
 def _fmod(dtype: np.dtype, a: Any, b: Any) -> Any:
+    if _facts.at_least(-1, b):
+        b = -b  # the sign of a remainder is that of a
     if _facts.at_least(a, 0) and _facts.at_least(b, 1):
         return _modulo(dtype, a, b)
+    if dtype.kind in "iu" and _facts.at_least(0, a) and _facts.at_least(b, 1):
+        return -_modulo(dtype, -a, b)
     return unknown(a, b) if dtype.kind in "iu" else _raise("a remainder of floats")
 
 
@@ -310,6 +317,8 @@ def _where(condition: Any, a: Any, b: Any) -> Any:
         return picked
     if not (integral(a) and integral(b)):
         raise Undecided("a selection between floats")
+    if _facts.at_least(a, 0) and _facts.at_least(b, 0):
+        return _facts.count("value", minimum(a, b), maximum(a, b))
     return _facts.element("value")
 
 
@@ -374,7 +383,7 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
     "sign": _sign,
     "floor": lambda dtype, x: math.floor(x),
     "ceil": lambda dtype, x: math.ceil(x),
-    "rint": lambda dtype, x: half_even(x),
+    "rint": lambda dtype, x: half_even(Fraction(x) if isinstance(x, float) else x),
     "equal": _compare("=="),
     "not_equal": _compare("!="),
     "less": _compare("<"),

@@ -63,6 +63,11 @@ def _term(mono: Monomial) -> Bounds:
     return low, high
 
 
+def bottomless(mono: Monomial) -> bool:
+    """Whether nothing is known that a product of atoms is at least."""
+    return _term(mono)[0] == -INF
+
+
 def _floor(a: Any, b: Any) -> Any:
     if abs(b) == INF:
         return 0 if a == 0 or (a > 0) == (b > 0) else -1

@@ -43,6 +43,7 @@ from ._graph import Key as Key
 from ._graph import Model as Model
 from ._graph import Node as Node
 from ._graph import check_calls, in_order
+from ._part import with_parts
 from ._source import open_source
 from ._tensor import DTYPES as DTYPES
 from ._tensor import Folder, densified, sparse, stored, strings, text
@@ -245,10 +246,8 @@ class _Reader:
         for p in protos:
             node = self._node(p, depth)
             nodes.append(node)
-            if not defined.issuperset(node.inputs):
-                early.update(set(node.inputs) - defined)
-            if node.captures:
-                early.update(node.captures - defined)
+            if node.captures or not defined.issuperset(node.inputs):
+                early.update(node.captures.union(node.inputs) - defined)
             for name in node.outputs:
                 if name not in defined:
                     defined.add(name)
@@ -259,7 +258,7 @@ class _Reader:
         _check_text(defined, early, outputs, (n.name for n in nodes))
         if not early.isdisjoint(defined):
             nodes = in_order(nodes)
-        return tuple(nodes), frozenset(early.union(outputs) - defined)
+        return with_parts(nodes), frozenset(early.union(outputs) - defined)
 
     def _node(self, p: NodeProto, depth: int) -> Node:
         op_type, domain, overload = p.op_type, _domain(p.domain), p.overload

@@ -59,6 +59,8 @@ class Op:
         self.required = sum(p.default is REQUIRED and p.kind is p.POSITIONAL_ONLY for p in inputs)
         keywords = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
         self.wants_outputs = keywords.pop("n_outputs", None) is not None
+        # the part of the graph that attributes name, see `_part.py`
+        self.supplied = {name for name in ("part",) if keywords.pop(name, None) is not None}
         self.attributes: dict[str, Any] = keywords
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -102,7 +104,7 @@ class Op:
         for i in range(self.required):
             if i >= n_inputs or not given[i]:
                 raise ShapeError(f"needs input {i} ({self.inputs[i]})")
-        if unknown := attributes.keys() - self.attributes.keys():
+        if unknown := attributes.keys() - self.attributes.keys() - self.supplied:
             known = ", ".join(self.attributes) or "none"
             raise ShapeError(f"has no attribute {', '.join(sorted(unknown))} (known: {known})")
         for name, default in self.attributes.items():

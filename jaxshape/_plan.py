@@ -19,7 +19,7 @@ from ._interpret import Scope, lowering
 from ._model import Node, Stored
 from ._op import Op
 from ._tracer import Missing, Tracer
-from ._value import STRING, TensorType
+from ._value import STRING, MapType, TensorType
 
 
 @dataclasses.dataclass
@@ -84,7 +84,7 @@ def _numbers(shape: Any) -> bool:
 def _text(value: Any) -> bool:
     if isinstance(value, list):
         return any(map(_text, value))
-    return isinstance(value, TensorType) and value.dtype == STRING
+    return isinstance(value, MapType) or isinstance(value, TensorType) and value.dtype == STRING
 
 
 def names_used(node: Node) -> list[str]:

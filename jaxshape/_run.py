@@ -25,7 +25,7 @@ from ._model import Model, Node, Stored, load
 from ._plan import Plan, make_plan, names_used
 from ._random import using_key
 from ._tracer import looked_into
-from ._value import STRING, TensorType
+from ._value import STRING, MapType, TensorType
 
 
 class Stage:
@@ -139,7 +139,7 @@ class Runner(Lowerer):
             return [self.on_host(v) for v in value]
         if isinstance(value, Stored):
             return value.array()
-        return value if value is None else np.asarray(value)
+        return value if value is None or isinstance(value, dict) else np.asarray(value)
 
 
 def _type_key(value: Any) -> Any:
@@ -147,6 +147,8 @@ def _type_key(value: Any) -> Any:
         return None  # constant: the same at every call
     if isinstance(value, list):
         return tuple(map(_type_key, value))
+    if isinstance(value, dict):
+        return _typed(value)
     return None if value is None else (value.shape, value.dtype)
 
 
@@ -161,7 +163,17 @@ def _typed(value: Any) -> Any:
         return [_typed(v) for v in value]
     if value is None or isinstance(value, Stored):
         return value
+    if isinstance(value, dict):
+        return _map_type(value)
     return TensorType(np.dtype(value.dtype), tuple(value.shape))
+
+
+def _map_type(value: Mapping[Any, Any]) -> MapType:
+    """The type of a map, as its first entry tells."""
+    for key, v in value.items():
+        elem = STRING if isinstance(v, str) else np.asarray(v).dtype
+        return MapType(STRING if isinstance(key, str) else np.int64, TensorType(elem, ()))
+    return MapType(None, None)
 
 
 @contextlib.contextmanager
@@ -220,7 +232,7 @@ def run(
       >>> import numpy as np, onnx.parser, jaxshape as js
       >>> m = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 20]>
       ... g (float[N, 2] x) => (float[N] y) { y = ReduceSum <keepdims=0> (x, axes) }''')
-      >>> m.graph.initializer.append(onnx.numpy_helper.from_array(np.array([1]), "axes"))
+      >>> _ = m.graph.initializer.append(onnx.numpy_helper.from_array(np.array([1]), "axes"))
       >>> js.run(m, {"x": np.ones((3, 2), np.float32)})
       {'y': array([2., 2., 2.], dtype=float32)}
     """

@@ -156,7 +156,7 @@ def _classes(d: Dim, s: Atom) -> tuple[int, int] | None:
         if not ax.period:
             return None
         values = newton(sample(d, {s: ax}), ax)
-    except Undecided:
+    except (Undecided, ZeroDivisionError):
         return None
     zero: Any = ~values.any(axis=1)
     first, rest = values[:, 0], values[:, 1:]

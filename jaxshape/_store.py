@@ -18,6 +18,7 @@ from typing import Any
 from . import _decide
 from ._dim import Atom, Dim, Scalar, Undecided, symbol, text
 from ._error import ShapeError
+from ._interval import bottomless
 from ._report import Asked, Choice, Demand, Source
 from ._solve import step, threshold
 from ._world import Memo, World
@@ -57,7 +58,7 @@ class Store:
 
     @property
     def version(self) -> tuple[int, ...]:
-        """Changes with each demand that was recorded; comes back when they are dropped by `restore`."""
+        """Changes with each demand that is recorded; back where `restore` drops them."""
         s = self._state
         return s.epoch, len(s.equations), len(s.above), len(s.choices)
 
@@ -127,12 +128,8 @@ class Store:
                 continue
             for mono, k in e.terms.items():
                 c = d.terms.get(mono, 0)
-                if (
-                    mono
-                    and k < 0
-                    and c < 0
-                    and self._nonnegative(d - e * (Fraction(c) / k), depth - 1, but)
-                ):
+                weighs = k < 0 and c < 0 or k > 0 and c > 0 and bottomless(mono)
+                if mono and weighs and self._nonnegative(d - e * (Fraction(c) / k), depth - 1, but):
                     return True
         return False
 
@@ -263,7 +260,7 @@ class Store:
         try:
             edge = threshold(d, least, most)
             hard_edge = threshold(hard, *edges) if type(hard) is Dim and hard.symbols else None
-        except Undecided:
+        except (Undecided, ZeroDivisionError):
             return False
         if edge is None:
             return False

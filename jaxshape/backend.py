@@ -5,7 +5,7 @@ Example:
   >>> m = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 20]>
   ... g (float[2] x) => (float[2] y) { y = Neg (x) }''')
   >>> jaxshape.backend.prepare(m).run([np.ones(2, np.float32)])
-  (array([-1., -1.], dtype=float32),)
+  Outputs(y=array([-1., -1.], dtype=float32))
 """
 
 from __future__ import annotations

@@ -116,6 +116,59 @@ def size(b: Builder, low: int = 0, high: int = 20, depth: int = 2) -> str:
     return b.constant([b.int(max(low, 1), max(1, min(high, 4)))])
 
 
+def vector(b: Builder) -> str | None:
+    """Sizes of several axes at once, through floats or not, beside plain numbers."""
+    x = b.tensor("fbi", 1)
+    shape = x and b.add("Shape", x)
+    if shape is None:
+        return None
+    if b.chance(0.4):
+        shape = b.add("Concat", shape, b.constant(b.r.integers(-2, 5, b.int(1, 2))), axis=0)
+    v = b.add("Cast", shape, to=b.pick([1, 11, 6])) if shape and b.chance(0.8) else shape
+    for _ in range(b.int(1, 4)):
+        if v is None:
+            return None
+        kind, n = b.dtype(v), len(b.samples(v)[0])
+        op = b.pick(
+            [
+                "Mul",
+                "Mul",
+                "Div",
+                "Add",
+                "Sub",
+                "Max",
+                "Min",
+                "Floor",
+                "Round",
+                "Abs",
+                "Mod",
+                "Concat",
+                "Slice",
+                "Clip",
+            ]
+        )
+        if op in ("Floor", "Round", "Abs"):
+            v = b.add(op, v) or v
+        elif op == "Concat":
+            v = b.add("Concat", v, b.constant([b.pick([0.5, 2.5, 3, -1.5])], kind), axis=0)
+        elif op == "Slice":
+            v = (
+                b.add(
+                    "Slice", v, b.constant([b.int(-3, 1)]), b.constant([b.pick([2**31, 2, 3, -1])])
+                )
+                or v
+            )
+        elif op == "Clip":
+            v = b.add("Clip", v, b.constant(b.int(0, 3), kind), b.constant(b.int(3, 9), kind)) or v
+        else:
+            values = [
+                b.pick([1, 2, 3, 4, 8]) if kind.kind == "i" else b.pick([0.5, 2, 1.5, 0.25, 3, 0.7])
+                for _ in range(n)
+            ]
+            v = b.add(op, v, b.constant(values, kind)) or v
+    return v and b.add("Cast", v, to=7)
+
+
 def scalar(b: Builder, x: str) -> str | None:
     return (
         b.add("Squeeze", x, b.constant([0]))
@@ -466,7 +519,14 @@ def shape(b: Builder) -> None:
 
 
 def elements(b: Builder) -> None:
-    size(b, -50, 5000, 4)
+    if b.chance(0.6):
+        size(b, -50, 5000, 4)
+    elif (
+        (v := vector(b))
+        and (x := b.tensor("f", 0, 4))
+        and all(-1 <= n < 30 for s in b.samples(v) for n in s)
+    ):
+        b.add(b.pick(["Reshape", "Expand", "Expand", "Tile"]), x, v)
 
 
 def product(b: Builder) -> None:

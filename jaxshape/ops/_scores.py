@@ -15,7 +15,7 @@ import numpy as np
 
 from .._device import to_device
 from .._error import ShapeError
-from .._facts import same
+from .._facts import count, same
 from .._host import namespace
 from .._symbol import hostdims
 from .._value import STRING, TensorType
@@ -37,8 +37,10 @@ def rows(x: Any) -> Any:
     return x if x.ndim == 2 else x.reshape(1, -1)
 
 
-def rows_of(shape: Sequence[Any]) -> tuple[Any, Any]:
-    """N and F of a shape (N, F) or (F,)."""
+def rows_of(shape: Sequence[Any] | None) -> tuple[Any, Any]:
+    """N and F of a shape (N, F) or (F,); a fresh N and None of an unknown one."""
+    if shape is None:
+        return count("rows"), None
     ranked("X", shape, 1, 2)
     return (1, shape[0]) if len(shape) == 1 else (shape[0], shape[1])
 
@@ -137,4 +139,4 @@ def classified(n: Any, labels: np.ndarray, scores: Any) -> tuple[TensorType, Ten
 
 def features(size: Any, wanted: int) -> Any:
     """The number of features, of which the model's is demanded."""
-    return same(size, wanted, f"{wanted} features")
+    return wanted if size is None else same(size, wanted, f"{wanted} features")

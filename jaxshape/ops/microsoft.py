@@ -15,7 +15,7 @@ from .._host import namespace
 from .._op import Static, op, select
 from .._symbol import fit, hostdims
 from .._value import TensorType
-from ._agree import matmul, onto, ranked, wide
+from ._agree import matmul, ranked, shaped, wide
 from ._numeric import widened
 from .activation import gelu, sigmoid
 from .conv import agreed, conv
@@ -38,7 +38,7 @@ def gelu_1(x, /):
 def bias_gelu(a, b, /):
     """Take Gelu of a (*D, n) plus b (n,) -> as a."""
     ranked("A", hostdims(a.shape), least=1)
-    return gelu.function(a + onto("B", b, hostdims(a.shape)[-1:]))
+    return gelu.function(a + shaped("B", b, hostdims(a.shape)[-1:]))
 
 
 @op("FastGelu", DOMAIN, host=True)
@@ -46,7 +46,7 @@ def fast_gelu(x, bias=None, /):
     """Take the tanh approximation of Gelu of x (*D, n) plus bias (n,) -> as x."""
     if bias is not None:
         ranked("X", hostdims(x.shape), least=1)
-        x = x + onto("bias", bias, hostdims(x.shape)[-1:])
+        x = x + shaped("bias", bias, hostdims(x.shape)[-1:])
     return gelu.function(x, approximate="tanh")
 
 
@@ -168,7 +168,8 @@ def cdist(a, b, /, *, metric="sqeuclidean"):
     """Take the distances of the rows of a (m, k) and b (n, k) -> (m, n); squared unless told."""
     if metric not in ("euclidean", "sqeuclidean"):
         raise ShapeError(f"metric is {metric!r}, wants euclidean or sqeuclidean")
-    (ranked("A", hostdims(a.shape), 2), ranked("B", hostdims(b.shape), 2))
+    ranked("A", hostdims(a.shape), 2)
+    ranked("B", hostdims(b.shape), 2)
     m, k = hostdims(a.shape)
     n = matmul_shape((m, k), hostdims(b.shape)[::-1])[1]
     a, b = fit(a, (m, k)), fit(b, (n, k))

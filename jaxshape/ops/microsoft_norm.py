@@ -15,7 +15,7 @@ from .._facts import least, same
 from .._host import is_host, namespace
 from .._op import op
 from .._symbol import fit, hostdims
-from ._agree import onto, ranked, shaped, wide
+from ._agree import agree, onto, ranked, shaped, wide
 from ._axes import axis_in
 from .norm import layer_norm, moments, rms_norm
 
@@ -41,6 +41,12 @@ def _inverse_root(x: Any, axes: Any, epsilon: float) -> Any:
 def _skipped(x: Any, skip: Any, bias: Any) -> Any:
     """x (N, S, H) or (T, H) plus skip, which lacks N or has 1 of it, plus bias (H,): float32."""
     ranked("input", hostdims(x.shape), 2, 3)
+    ranked("skip", hostdims(skip.shape), 2, 3)
+    last = [
+        same(a, b, "the last axes of input and skip")
+        for a, b in zip(hostdims(x.shape)[-2:], hostdims(skip.shape)[-2:], strict=True)
+    ]
+    x, skip = (fit(v, (*hostdims(v.shape)[:-2], *last)) for v in (x, skip))
     total = x.astype(wide(x.dtype)) + onto("skip", skip, x.shape).astype(wide(x.dtype))
     return total if bias is None else total + _row("bias", bias, x).astype(total.dtype)
 
@@ -56,8 +62,8 @@ def skip_layer_norm(input, skip, gamma, beta=None, bias=None, /, *, epsilon=_EPS
     total = _skipped(input, skip, bias)
     mean, var = moments(total, (-1,))
     inverse = 1 / namespace(total).sqrt(var + epsilon)
-    y = (total - mean) * inverse * _row("gamma", gamma, input).astype(total.dtype)
-    y = y if beta is None else y + _row("beta", beta, input).astype(total.dtype)
+    y = (total - mean) * inverse * _row("gamma", gamma, total).astype(total.dtype)
+    y = y if beta is None else y + _row("beta", beta, total).astype(total.dtype)
     stored = input.dtype
     return y.astype(stored), *(v.astype(np.float32) for v in (mean, inverse)), total.astype(stored)
 
@@ -68,7 +74,7 @@ def skip_simplified_layer_norm(input, skip, gamma, bias=None, /, *, epsilon=_EPS
     nothing, 1/root and the sum."""
     total = _skipped(input, skip, bias)
     inverse = _inverse_root(total, (-1,), epsilon)
-    y = total * inverse * _row("gamma", gamma, input).astype(total.dtype)
+    y = total * inverse * _row("gamma", gamma, total).astype(total.dtype)
     nothing = namespace(total).zeros_like(inverse)
     stored = input.dtype
     return y.astype(stored), nothing, inverse.astype(np.float32), total.astype(stored)
@@ -82,25 +88,30 @@ def embed_layer_norm(
 ):  # fmt: skip
     """Embed input_ids (N, S), their places and segments, normalise the sum -> (N, S, H),
     how many are not masked (N,), and the sum."""
-    if any(v is None for v in (word_embedding, position_embedding, gamma, beta)):
+    if word_embedding is None or position_embedding is None or gamma is None or beta is None:
         raise ShapeError("needs word_embedding, position_embedding, gamma and beta")
     if (segment_ids is None) != (segment_embedding is None):
         raise ShapeError("segment_ids and segment_embedding are both given or neither")
     ranked("input_ids", hostdims(input_ids.shape), 2)
     n, s = hostdims(input_ids.shape)
+    tables = [t for t in (word_embedding, position_embedding, segment_embedding) if t is not None]
+    for name, table in zip(("word", "position", "segment"), tables, strict=False):
+        ranked(f"{name}_embedding", hostdims(table.shape), 2)
+    h = agree("hidden size", *[hostdims(t.shape)[1] for t in tables])
     xp = namespace(input_ids, word_embedding, position_embedding, segment_ids, position_ids)
     if position_ids is None:
         least(hostdims(position_embedding.shape)[0], s, "positions for the sequence")
         position_ids = xp.arange(input_ids.shape[1], dtype=np.int32)[None]
     else:
-        same(hostdims(position_ids.shape)[1], s, "position_ids along the sequence")
-    total = _embedded(word_embedding, input_ids) + _embedded(position_embedding, position_ids)
+        position_ids = onto("position_ids", position_ids, (n, s))
+    total = _embedded(word_embedding, input_ids, h)
+    total = total + _embedded(position_embedding, position_ids, h)
     if segment_ids is not None:
-        total = total + _embedded(segment_embedding, fit(segment_ids, (n, s)))
+        total = total + _embedded(segment_embedding, shaped("segment_ids", segment_ids, (n, s)), h)
     mean, var = moments(total, (-1,))
     y = (total - mean) / xp.sqrt(var + epsilon)
     y = y * _row("gamma", gamma, total).astype(y.dtype) + _row("beta", beta, total).astype(y.dtype)
-    stored, mask = word_embedding.dtype, None if mask is None else fit(mask, (n, s))
+    stored, mask = word_embedding.dtype, None if mask is None else shaped("mask", mask, (n, s))
     if mask is None:
         counted = xp.zeros(input_ids.shape[0], np.int32)
     else:
@@ -108,9 +119,10 @@ def embed_layer_norm(
     return y.astype(stored), counted, total.astype(stored)
 
 
-def _embedded(table: Any, ids: Any) -> Any:
-    """The rows of a table at ids; NaN where there is none."""
-    xp, table = namespace(table, ids), table.astype(wide(table.dtype))
+def _embedded(table: Any, ids: Any, h: Any) -> Any:
+    """The rows of a table (*, h) at ids; NaN where there is none."""
+    table = fit(table, (hostdims(table.shape)[0], h)).astype(wide(table.dtype))
+    xp = namespace(table, ids)
     if is_host(ids) and ids.size and not -1 < ids.min() <= ids.max() < table.shape[0]:
         raise ShapeError(f"ids go from {ids.min()} to {ids.max()}, of {table.shape[0]} rows")
     return table[ids] if xp is np else table.at[ids].get(mode="fill", fill_value=np.nan)

@@ -19,7 +19,7 @@ from .._host import namespace
 from .._op import op
 from .._symbol import fit, hostdims
 from .._value import TensorType
-from ._agree import matmul, onto, ranked, reshape, wide
+from ._agree import matmul, onto, ranked, shaped, wide
 from ._numeric import FLOAT32, is_float
 from ._static import axis_of
 from .layout import concat_4, joined
@@ -108,7 +108,9 @@ def qlinear_where(
 ):
     """Take quantized X where condition holds, else Y; all broadcast."""
     x, y = _real(X, x_scale, x_zero_point), _real(Y, y_scale, y_zero_point)
-    return _stored(namespace(condition, x, y).where(condition, x, y), z_scale, z_zero_point, X.dtype)
+    return _stored(
+        namespace(condition, x, y).where(condition, x, y), z_scale, z_zero_point, X.dtype
+    )
 
 
 def _triples(inputs: Any) -> list[tuple[Any, Any, Any]]:
@@ -176,7 +178,7 @@ def _back(shape: Any, channels_last: int) -> Any:
 @qlinear_average_pool.shape_rule  # because JAX cannot decide whether a window fits
 def _(X, *_, channels_last=0, **attributes):
     first = TensorType(FLOAT32, _turned(X.shape, channels_last))
-    made = average_pool_10.rule(first, **attributes)  # type: ignore[misc]
+    made, *_ = average_pool_10.rule(first, **attributes)  # type: ignore[misc]
     return TensorType(X.dtype, _back(made.shape, channels_last))
 
 
@@ -216,7 +218,7 @@ def matmul_integer_to_float(
     y = matmul_integer.function(a, b, _one(a_zero_point), _one(b_zero_point))
     scale = _one(a_scale).astype(FLOAT32) * _one(b_scale).astype(FLOAT32)
     y = y.astype(FLOAT32) * scale
-    y = y if bias is None else y + onto("bias", bias, hostdims(y.shape)[-1:]).astype(FLOAT32)
+    y = y if bias is None else y + shaped("bias", bias, hostdims(y.shape)[-1:]).astype(FLOAT32)
     return y.astype(a_scale.dtype)
 
 
@@ -225,7 +227,8 @@ def _one(v: Any) -> Any:
     return v if v is None or v.shape != (1,) else v.reshape(())
 
 
-@matmul_integer_to_float.shape_rule  # because JAX cannot broadcast batch sizes that it cannot compare
+# because JAX cannot broadcast batch sizes that it cannot compare
+@matmul_integer_to_float.shape_rule
 def _(a, b, a_scale, b_scale, a_zero_point=None, b_zero_point=None, bias=None, /):
     return TensorType(a_scale.dtype, _biased(matmul_shape(a.shape, b.shape), bias))
 
@@ -243,7 +246,7 @@ def dynamic_quantize_matmul(a, b, b_scale, b_zero_point=None, bias=None, /):
     return matmul_integer_to_float.function(q, b, scale, b_scale, zero, b_zero_point, bias)
 
 
-@dynamic_quantize_matmul.shape_rule  # because JAX cannot broadcast batch sizes that it cannot compare
+@dynamic_quantize_matmul.shape_rule  # for the same reason
 def _(a, b, b_scale, b_zero_point=None, bias=None, /):
     return TensorType(a.dtype, _biased(matmul_shape(a.shape, b.shape), bias))
 
@@ -255,7 +258,8 @@ def qgemm(
 ):  # fmt: skip
     """Multiply bytes a (m, k) by b (k, n), maybe stored transposed, plus c in units of the product
     -> (m, n), quantized where y_zero_point is given."""
-    (ranked("A", hostdims(a.shape), 2), ranked("B", hostdims(b.shape), 2))
+    ranked("A", hostdims(a.shape), 2)
+    ranked("B", hostdims(b.shape), 2)
     a, b = a.T if transA else a, b.T if transB else b
     y = matmul_integer.function(a, b, _one(a_zero_point), _one(b_zero_point))
     y = y if c is None else y + onto("C", c, hostdims(y.shape))
@@ -268,7 +272,7 @@ def matmul_nbits(
     a, b, scales, zero_points=None, g_idx=None, bias=None, /, *, K, N, accuracy_level=0, bits=4,
     block_size, weight_prepacked=0,
 ):  # fmt: skip
-    """Multiply a (*, K) by weights (N, K) of few bits, scaled by blocks along K, plus bias -> (*, N)."""
+    """Multiply a (*, K) by weights (N, K) of few bits, scaled by blocks, plus bias -> (*, N)."""
     blocks = _blocks(K, bits, block_size, weight_prepacked)
     ranked("A", hostdims(a.shape), least=1)
     *rest, k = hostdims(a.shape)

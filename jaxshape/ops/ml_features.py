@@ -42,7 +42,7 @@ def _spread(x: Any, *lists: Any) -> Any:
 
 @op("Scaler", domain=DOMAIN, host=True)
 def scaler(x, /, *, offset=None, scale=None):
-    """Subtract offset (F,) or (1,) from x (*D, F), multiply by scale (F,) or (1,) -> float (*D, F)."""
+    """Subtract offset from x (*D, F), multiply by scale, both (F,) or (1,) -> float (*D, F)."""
     y = floats(_spread(x, offset, scale))
     y = y - constant(y, offset, y.dtype) if offset else y
     return (y * constant(y, scale, y.dtype) if scale else y).astype(np.float32)

@@ -231,7 +231,7 @@ def cast_map(x, /, *, cast_to="TO_FLOAT", map_form="DENSE", max_map=1):
     if map_form == "SPARSE":
         if x and not 0 <= min(x) <= max(x) < max_map:
             raise ShapeError(f"the keys {sorted(x)[:8]} are no places of max_map = {max_map}")
-        values = [x.get(k, "0" if dtype == STRING else 0) for k in range(max_map)]
+        values = [x.get(k, "0.f" if dtype == STRING else 0) for k in range(max_map)]
     made = np.empty((1, len(values)), dtype)
     made[0] = [_cast(v, dtype) for v in values]
     return made

@@ -85,7 +85,7 @@ def _labelled(count: int, labels: Any) -> None:
         raise ShapeError(f"{len(labels)} class labels for {count} scores")
 
 
-@linear_classifier.shape_rule  # because labels may be text, which JAX does not hold
+@linear_classifier.shape_rule(rankless=True)  # because labels may be text, which JAX does not hold
 def _(
     x, /, *, classlabels_ints=None, classlabels_strings=None, coefficients, intercepts=None,
     multi_class=0, post_transform="NONE",

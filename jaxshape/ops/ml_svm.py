@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from .._device import canonical
 from .._error import ShapeError
 from .._host import namespace
 from .._op import op
@@ -98,7 +97,9 @@ def _decisions(coefficients: Any, counts: Any) -> np.ndarray:
         raise ShapeError(f"{len(coefficients)} coefficients for {rest} rows of {total} vectors")
     table = np.array(coefficients[: rest * total], np.float32).reshape(rest, total)
     columns = np.zeros((total, len(counts) * rest // 2), np.float32)
-    for column, (i, j) in zip(columns.T, itertools.combinations(range(len(counts)), 2), strict=True):
+    for column, (i, j) in zip(
+        columns.T, itertools.combinations(range(len(counts)), 2), strict=True
+    ):
         column[places[i]], column[places[j]] = table[j - 1, places[i]], table[i, places[j]]
     return columns
 
@@ -111,8 +112,8 @@ def svm_classifier(
 ):  # fmt: skip
     """Classify x (N, F) -> labels (N,), scores: of E classes, or of each two where not sure."""
     labels = labels_of(classlabels_ints, classlabels_strings)
+    coefficients, rho = _check(labels, coefficients, rho, prob_a, prob_b, vectors_per_class)
     classes, total = len(labels), sum(vectors_per_class or ())
-    _check(labels, coefficients, rho, prob_a, prob_b, vectors_per_class)
     if not total:
         weights = np.array(coefficients, np.float32).reshape(classes, -1)
         x = _inputs(x, weights.shape[1])
@@ -159,8 +160,8 @@ def _votes(scores: Any, classes: int) -> Any:
 def _probabilities(scores: Any, classes: int, prob_a: Any, prob_b: Any) -> Any:
     """Probabilities of classes (N, E) that fit those of each two best.
 
-    By the second method of Wu, Lin and Weng, "Probability estimates for multi-class classification by
-    pairwise coupling" (2004): rounds of updates, each row until it is settled.
+    By the second method of Wu, Lin and Weng, "Probability estimates for multi-class classification
+    by pairwise coupling" (2004): rounds of updates, each row until it is settled.
     """
     xp, n = namespace(scores), scores.shape[1]
     a, b = (constant(scores, p[:n], np.float32) for p in (prob_a, prob_b))
@@ -171,10 +172,7 @@ def _probabilities(scores: Any, classes: int, prob_a: Any, prob_b: Any) -> Any:
         columns[i, j], columns[j, i] = first[:, p], 1 - first[:, p]
     zero = xp.zeros_like(first[:, 0])
     r = xp.stack(
-        [
-            xp.stack([columns.get((i, j), zero) for j in range(classes)], 1)
-            for i in range(classes)
-        ],
+        [xp.stack([columns.get((i, j), zero) for j in range(classes)], 1) for i in range(classes)],
         1,
     )
     # q[t, t] is the sum of r[j, t] ** 2, q[t, j] is -r[j, t] * r[t, j]
@@ -207,24 +205,26 @@ def _probabilities(scores: Any, classes: int, prob_a: Any, prob_b: Any) -> Any:
 
 def _check(
     labels: Any, coefficients: Any, rho: Any, prob_a: Any, prob_b: Any, counts: Any
-) -> None:
+) -> tuple[Any, Any]:
+    """The coefficients and rho, after the demands on how long all lists are."""
     classes = len(labels)
     if not coefficients or not rho:
         raise ShapeError("coefficients and rho are wanted")
     if not sum(counts or ()):
         if len(coefficients) % classes:
             raise ShapeError(f"{len(coefficients)} coefficients for {classes} classes")
-        return
+        return coefficients, rho
     pairs = classes * (classes - 1) // 2
     if len(counts) != classes or min(counts) < 0:
         raise ShapeError(f"vectors_per_class {list(counts)} for {classes} class labels")
     given = {"rho": rho} | ({"prob_a": prob_a, "prob_b": prob_b} if prob_a or prob_b else {})
     for name, values in given.items():
         if len(values or ()) < pairs:
-            raise ShapeError(f"{name} has {len(values or ())} elements for {pairs} pairs of classes")
+            raise ShapeError(f"{name} has {len(values or ())} elements for {pairs} pairs")
+    return coefficients, rho
 
 
-@svm_classifier.shape_rule  # because labels may be text, which JAX does not hold
+@svm_classifier.shape_rule(rankless=True)  # because labels may be text, which JAX does not hold
 def _(
     x, /, *, classlabels_ints=None, classlabels_strings=None, coefficients=None,
     kernel_params=None, kernel_type="LINEAR", post_transform="NONE", prob_a=None, prob_b=None,
@@ -232,8 +232,8 @@ def _(
 ):  # fmt: skip
     check_transform(post_transform)
     labels = labels_of(classlabels_ints, classlabels_strings)
+    coefficients, _ = _check(labels, coefficients, rho, prob_a, prob_b, vectors_per_class)
     classes, total = len(labels), sum(vectors_per_class or ())
-    _check(labels, coefficients, rho, prob_a, prob_b, vectors_per_class)
     n, f = rows_of(x.shape)
     wanted = _vectors(support_vectors, total).shape[1] if total else len(coefficients) // classes
     features(f, wanted)

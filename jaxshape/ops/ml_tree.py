@@ -36,7 +36,7 @@ from ._versions import declare
 DOMAIN = "ai.onnx.ml"
 
 
-# versions 1 and 3: a node is known by the ids of its tree and its own ------------------------------
+# versions 1 and 3: a node is known by the ids of its tree and its own -----------------------------
 
 
 def _numbers(tree: Any, node: Any, known: Any, what: str) -> np.ndarray:
@@ -94,7 +94,8 @@ def _grown(
         np.array(features, np.int64),
         np.array(splits, np.float64 if double else np.float32),
         mode,
-        *branches,
+        branches[0],
+        branches[1],
         np.array(missing or (0,) * n, bool),
         np.sort(np.unique(tree, return_index=True)[1]),
     )
@@ -140,8 +141,14 @@ def _votes(forest: Forest, attributes: Any, kind: str, count: int, aggregate: st
 def _landing(forest: Forest, x: Any) -> tuple[Any, Any]:
     """The rows of x, of the dtype to compute in, and the leaves they reach."""
     x = floats(rows(x))
-    least(hostdims(x.shape)[1], forest.n_features, "features that the trees look at")
+    _looked_at(hostdims(x.shape)[1], forest.n_features)
     return x, landed(forest, x)
+
+
+def _looked_at(size: Any, wanted: int) -> None:
+    """Demand as many features as the trees look at; None is an unknown size."""
+    if size is not None:
+        least(size, wanted, "features that the trees look at")
 
 
 def _n_targets(attributes: Any) -> int:
@@ -166,10 +173,8 @@ def _regress(x: Any, /, **attributes: Any) -> Any:
 
 def _regressed(x: Any, /, **attributes: Any) -> Any:
     check_transform(attributes["post_transform"])
-    if x.shape is None:
-        return TensorType("float32", (None, _n_targets(attributes)))
     n, f = rows_of(x.shape)
-    least(f, _forest(attributes).n_features, "features that the trees look at")
+    _looked_at(f, _forest(attributes).n_features)
     return TensorType("float32", (n, _n_targets(attributes)))
 
 
@@ -210,10 +215,8 @@ def _base(attributes: Any, n: int) -> np.ndarray:
 def _classified(x: Any, /, **attributes: Any) -> Any:
     check_transform(attributes["post_transform"])
     labels = labels_of(attributes["classlabels_int64s"], attributes["classlabels_strings"])
-    if x.shape is None:
-        return classified(None, labels, len(labels))
     n, f = rows_of(x.shape)
-    least(f, _forest(attributes).n_features, "features that the trees look at")
+    _looked_at(f, _forest(attributes).n_features)
     return classified(n, labels, len(labels))
 
 
@@ -242,7 +245,9 @@ _OWN = {
 for _name, (_run, _rule, _plain, _defaults, _doc) in _OWN.items():
     _attributes = [f"nodes_{n}" for n in _NODES.split()] + _plain.split()
     for _since in (1, 3):
-        declare(_name, _since, _run, _rule, "x", dict.fromkeys(_attributes) | _defaults, _doc, DOMAIN)
+        declare(
+            _name, _since, _run, _rule, "x", dict.fromkeys(_attributes) | _defaults, _doc, DOMAIN
+        )
         # from version 3 on these may be doubles
         _attributes += [
             f"{n}_as_tensor"
@@ -251,7 +256,7 @@ for _name, (_run, _rule, _plain, _defaults, _doc) in _OWN.items():
         ]
 
 
-# version 5: nodes and leaves are known by their places ---------------------------------------------
+# version 5: nodes and leaves are known by their places --------------------------------------------
 
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
@@ -315,7 +320,8 @@ def tree_ensemble(
         padded(np.array(nodes_featureids, np.int64)),
         padded(lists[2]),
         padded(modes, LEAF),
-        *map(padded, branches),
+        padded(branches[0]),
+        padded(branches[1]),
         padded(missing),
         roots,
         padded(row),
@@ -327,13 +333,13 @@ def tree_ensemble(
     aggregate = _named(aggregate_function, _AGGREGATES, "aggregate_function")
     votes = gathered(forest, np.arange(leaves), targets, weights, count, aggregate)
     x = rows(x)
-    least(hostdims(x.shape)[1], forest.n_features, "features that the trees look at")
+    _looked_at(hostdims(x.shape)[1], forest.n_features)
     total = tallied(votes, landed(forest, x), dtype)
     return transformed(total, _named(post_transform, _TRANSFORMS, "post_transform")).astype(dtype)
 
 
-@tree_ensemble.shape_rule  # because the trees need not be walked to know the sizes
+@tree_ensemble.shape_rule(rankless=True)  # because the trees need not be walked to know the sizes
 def _(x, /, *, nodes_featureids, leaf_targetids, n_targets=None, **_):
     n, f = rows_of(x.shape)
-    least(f, max(nodes_featureids, default=0) + 1, "features that the trees look at")
+    _looked_at(f, max(nodes_featureids, default=0) + 1)
     return TensorType(x.dtype, (n, max(leaf_targetids) + 1 if n_targets is None else n_targets))

@@ -291,6 +291,11 @@ def global_max_pool(x, /):
     return namespace(x).max(x, _space(x), keepdims=True)
 
 
+@global_max_pool.shape_rule  # because JAX finds no greatest element where space may be empty
+def _(x, /):
+    return TensorType(x.dtype, (*x.shape[:2], *[1] * len(_space(x))))
+
+
 @op("GlobalLpPool", since=2, host=True)
 def global_lp_pool_2(x, /, *, p=2):
     """Take the p-norm of x (N, C, *D) over space -> (N, C, 1, ...)."""

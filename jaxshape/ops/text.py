@@ -81,7 +81,9 @@ def _(x, /, *, delimiter=None, maxsplit=None):
 
 
 @op("StringNormalizer", since=10, host=True)
-def string_normalizer(x, /, *, case_change_action="NONE", is_case_sensitive=0, locale=None, stopwords=None):
+def string_normalizer(
+    x, /, *, case_change_action="NONE", is_case_sensitive=0, locale=None, stopwords=None
+):
     """Drop stopwords from x (C,) or (1, C), change case -> (k,) or (1, k); k is at least 1."""
     _check_normalizer(hostdims(x.shape), case_change_action)
     # without regard to case, words are compared in the case that is asked for

@@ -62,7 +62,7 @@ def _grams(pool: Any, starts: Any, least: int, most: int) -> dict[tuple, int]:
     for n, (start, end) in enumerate(zip(starts, (*starts[1:], len(pool)), strict=True), 1):
         if not 0 <= start <= end <= len(pool) or (end - start) % n:
             raise ShapeError(
-                f"ngram_counts {list(starts)}: {n}-grams from {start} to {end} of {len(pool)} tokens"
+                f"ngram_counts {list(starts)}: {n}-grams from {start} to {end} of {len(pool)}"
             )
         for at in range(start, end, n):
             if least <= n <= most:
@@ -160,7 +160,9 @@ def _weights(weights: Any, indexes: Any, k: int) -> np.ndarray:
 
 def _columns(indexes: Any) -> int:
     if not indexes or min(indexes) < 0:
-        raise ShapeError(f"ngram_indexes {list(indexes or ())[:8]}: at least one is wanted, none < 0")
+        raise ShapeError(
+            f"ngram_indexes {list(indexes or ())[:8]}: at least one is wanted, none < 0"
+        )
     return max(indexes) + 1
 
 

@@ -19,7 +19,7 @@ _START, _END = "\x02", "\x03"
 
 
 def _between(word: str, regex: Regex, least: int) -> list[str]:
-    """The parts of a word between the matches of a separator, those of at least so many characters."""
+    """The parts of a word between matches of a separator, those of at least so many characters."""
     parts, start = [], 0
     while (found := regex.search(word, start)) is not None:
         parts.append(word[start : found[0]])
@@ -59,7 +59,9 @@ def _check(shape: Any, mincharnum: int, separators: Any, tokenexp: Any) -> None:
         raise ShapeError("one of separators and tokenexp is wanted")
     by_character = _by_character(separators, tokenexp)
     if mincharnum < 1 or by_character and mincharnum > 1:
-        raise ShapeError(f"mincharnum is {mincharnum}, wants {'' if by_character else 'at least '}1")
+        raise ShapeError(
+            f"mincharnum is {mincharnum}, wants {'' if by_character else 'at least '}1"
+        )
     if not by_character:
         for pattern in separators or (tokenexp,):
             compiled(pattern)
