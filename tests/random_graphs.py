@@ -3,8 +3,8 @@
 A `Case` is a model, bindings of its named sizes, and for each binding under which the whole model
 runs the value of every name, computed by onnxruntime node by node. So a graph stays meaningful
 however deep it gets, and the oracle costs one small session a node. Some bindings die on the way
-(a Reshape that does not divide, a window that does not fit): what such nodes demand is worth testing.
-The operators are in `random_nodes.py`.
+(a Reshape that does not divide, a window that does not fit): what such nodes demand is worth
+testing. The operators are in `random_nodes.py`.
 """
 
 from __future__ import annotations
@@ -173,8 +173,8 @@ class Builder:
     ) -> Any:
         """The names of a new node's outputs, or None where it runs at too few bindings.
 
-        Nodes `before` it run with it; what they give is no tensor. `legal` says of a binding whether
-        the standard defines the result, where the runtime always gives one.
+        Nodes `before` it run with it; what they give is no tensor. `legal` says of a binding
+        whether the standard defines the result, where the runtime always gives one.
         """
         names = [self.name(op[:1].lower()) for _ in range(outputs)]
         attrs = {k: v for k, v in attrs.items() if v is not None}
@@ -316,7 +316,9 @@ def case(seed: int, size: int = 10, count: int = 8) -> Case:
     b = Builder(r, bindings(r, names, count))
     inputs(b, names)
     makers, weights = zip(*NODES, *LAYERS, strict=True)
-    chances = np.array(weights) / sum(weights)
+    # each graph has operators of its own: what meets seldom in a mixture of all meets often so
+    chances = np.array(weights) * (r.random(len(weights)) < r.choice([0.2, 0.5, 1.0]))
+    chances = (chances if chances.any() else np.array(weights)) / (chances.sum() or sum(weights))
     target = b.int(1, size)
     for _ in range(3 * target):
         makers[int(r.choice(len(makers), p=chances))](b)

@@ -1,4 +1,6 @@
-"""Random graphs, continued: layers over images, sequences, and operators whose attributes are graphs."""
+"""Random graphs, continued: layers over images, sequences, and operators whose attributes are
+graphs.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,7 @@ def pool(b: Builder) -> None:
     if op.startswith("Global"):
         b.add(op, x)
     else:
-        ceil = {"ceil_mode": 1} if b.chance(0.3) and op != "LpPool" else {}
+        ceil: Any = {"ceil_mode": 1} if b.chance(0.3) and op != "LpPool" else {}
         how, outputs = windowed(b, n), 2 if op == "MaxPool" and b.chance(0.3) else 1
         b.add(op, x, keep=0.2, outputs=outputs, legal=fits(b, x, how), **how, **ceil)
 
@@ -161,7 +163,8 @@ def sequence(b: Builder) -> None:
         b.add("SequenceLength", name, before=[made])
 
 
-# graphs in graphs -----------------------------------------------------------------------------------
+# graphs in graphs
+# -----------------------------------------------------------------------------------
 
 
 def grow(inner: Builder, steps: int) -> None:

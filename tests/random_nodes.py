@@ -1,4 +1,5 @@
-"""The operators of random graphs: each maker adds one node, or a few that belong together, or nothing.
+"""The operators of random graphs: each maker adds one node, or a few that belong together, or
+nothing.
 
 Shape operands come from three places: constants, arithmetic on `Shape` (in integers, and through
 floats as exporters write it), and integers that only the feed knows.
@@ -15,7 +16,8 @@ from random_graphs import Builder
 FAR = [2**63 - 1, 2**31 - 1, 10**9]
 
 
-# sizes as values: int64 of shape (1,) --------------------------------------------------------------
+# sizes as values: int64 of shape (1,)
+# --------------------------------------------------------------
 
 
 def leaf(b: Builder) -> str | None:
@@ -187,7 +189,8 @@ def sizes(b: Builder, n: int, low: int = 0, high: int = 12) -> str | None:
     return parts[0] if n == 1 else b.add("Concat", *parts, axis=0)
 
 
-# plain operators ------------------------------------------------------------------------------------
+# plain operators
+# ------------------------------------------------------------------------------------
 
 
 def unary(b: Builder) -> None:
@@ -296,7 +299,8 @@ def slice_(b: Builder) -> None:
         n = len(axes)
 
         steps = [b.pick([1, 2, 3, -1, -2, -3]) if b.chance(0.6) else 1 for _ in range(n)]
-        # the runtime takes 2^63 - 1 to mean "to the end" for a backward end too, the standard does not
+        # the runtime takes 2^63 - 1 to mean "to the end" for a backward end too, the standard does
+        # not
         far = FAR if min(steps) > 0 else [-(2**63), -(10**9)]
 
         def bounds() -> Any:
@@ -535,11 +539,12 @@ def product(b: Builder) -> None:
         return
     if kind < 0.5:
         y = b.tensor("f", 1, 4)
-        b.add("MatMul", x, y) if b.chance(0.5) or b.rank(x) < 2 else b.add(
-            "MatMul",
-            x,
-            b.add("Transpose", x, perm=[*range(b.rank(x) - 2), b.rank(x) - 1, b.rank(x) - 2]),
-        )
+        rank = b.rank(x) or 0
+        if b.chance(0.5) or rank < 2:
+            b.add("MatMul", x, y)
+        else:
+            perm = [*range(rank - 2), rank - 1, rank - 2]
+            b.add("MatMul", x, b.add("Transpose", x, perm=perm))
     elif kind < 0.7:
         last = {v.shape[-1] for v in b.samples(x)}
         n = last.pop() if len(last) == 1 else b.int(1, 4)

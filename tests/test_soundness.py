@@ -22,7 +22,7 @@ from jaxshape._relation import Relation
 
 
 def value(d: Any, env: Mapping[str, int]) -> Any:
-    """What a size, or an element of a known content, is under a binding; None where it is unknown."""
+    """What a size or an element of a known content is under a binding; None where unknown."""
     if isinstance(d, Dim):
         return d.evaluate(env) if {s.name for s in d.symbols} <= env.keys() else None
     if not isinstance(d, Relation):
@@ -66,7 +66,9 @@ def agree(claimed: Any, actual: Any) -> bool:
 def check_claims(
     traced: js.Trace, values: Mapping[str, np.ndarray], sizes: Mapping[str, int]
 ) -> dict[str, int]:
-    """Compare all claims; what fresh sizes are under this binding is read off where they stand alone."""
+    """Compare all claims; what fresh sizes are under this binding is read off where they stand
+    alone.
+    """
     claims = pairs(traced, values)
     env = dict(sizes)
     for _, d, n in claims:

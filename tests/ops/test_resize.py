@@ -81,7 +81,8 @@ def test_reference(coordinates, attributes):
     x, roi = RNG.normal(size=(5, 7)).astype(F), f(0.1, 0.2, 0.9, 0.7)
     attributes = {**attributes, "coordinate_transformation_mode": coordinates}
     inputs = [x, roi, None, np.array([8, 3])]
-    (wanted,) = ReferenceEvaluator(node("Resize", *inputs, opset=19, **attributes)).run(None, {})
+    model = node("Resize", *inputs, opset=19, **attributes)
+    wanted: Any = ReferenceEvaluator(model).run(None, {})[0]
     (host,) = js.run(node("Resize", *inputs, opset=19, **attributes), {}).values()
     inputs[0] = "float32[5, 7]"
     (device,) = js.run(node("Resize", *inputs, opset=19, **attributes), {"x0": x}).values()
