@@ -41,7 +41,7 @@ class Sizes(NamedTuple):
 
     @property
     def types(self) -> tuple[tuple[Any, ...], ...]:
-        """The shapes of the result, of keys and values with the past, and of the weights."""
+        """The shapes of the result, of keys and values with the past, and of the scores."""
         n, h, s, _, _, e, f = self
         return (n, s, h * f), (n, h, self.total, e), (n, h, self.total, f), (n, h, s, self.total)
 
@@ -65,14 +65,13 @@ def _attended(
     q: Any, k: Any, v: Any, sizes: Sizes, mask: Any, bias: Any, unidirectional: int, scale: Any,
     filled: float,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """The result (N, S, H*F) and the weights (N, H, S, T)."""
+    """The result (N, S, H*F) and the scores (N, H, S, T) that softmax takes."""
     xp, stored = namespace(q, k, v), q.dtype
     if scale is None:
         root = xp.sqrt(xp.asarray(to_export(sizes.head)).astype(wide(stored)))
     else:
         root = 1 / np.asarray(scale, wide(stored))
     scores = matmul(q, xp.swapaxes(k, 2, 3)) / root
-    weights_shape = sizes.types[3]
     if mask is not None:
         allowed = _allowed(mask, sizes, xp)
         scores = scores + xp.where(allowed, 0, filled).astype(scores.dtype)
@@ -80,14 +79,13 @@ def _attended(
         ahead = _ahead(sizes, xp)
         scores = xp.where(ahead, np.finfo(scores.dtype).min, scores)
     if bias is not None:
-        scores = scores + onto("attention_bias", bias, weights_shape).astype(scores.dtype)
-    p = softmax(scores)
-    y = xp.swapaxes(matmul(p.astype(stored), v), 1, 2)
-    return reshape(y, sizes.types[0]).astype(stored), p.astype(stored)
+        scores = scores + onto("attention_bias", bias, sizes.types[3]).astype(scores.dtype)
+    y = xp.swapaxes(matmul(softmax(scores).astype(stored), v), 1, 2)
+    return reshape(y, sizes.types[0]).astype(stored), scores.astype(stored)
 
 
 def _ahead(sizes: Sizes, xp: Any) -> Any:
-    """Which keys lie after each query (S, T)."""
+    """Which keys lie after each query (S, T), of which the first is behind the past."""
     queries = xp.arange(to_export(sizes.queries))[:, None] + to_export(sizes.past)
     return xp.arange(to_export(sizes.total)) > queries
 
@@ -176,13 +174,12 @@ def multi_head_attention(
 ):  # fmt: skip
     """Mix value (N, L, H*F) by softmax of query (N, S, H*E) by key (N, L, H*E) -> (N, S, H*F).
 
-    Then keys and values with the past (N, H, T, E), and the weights (N, H, S, T).
+    Then keys and values with the past (N, H, T, E), and the scores (N, H, S, T).
     """
     _mha_check(key, value, past_key, past_value, (past_sequence_length, cache_indirection))
-    given = [
-        None if x is None else hostdims(x.shape) for x in (query, key, value, past_key, past_value)
-    ]
-    sizes = _mha_sizes(*given, num_heads)
+    shapes = [hostdims(x.shape) for x in (query, key, value)]
+    old = [None if x is None else hostdims(x.shape) for x in (past_key, past_value)]
+    sizes = _mha_sizes(*shapes, *old, num_heads)
     if key_padding_mask is not None:
         _check_mask(hostdims(key_padding_mask.shape), sizes, False)
     parts, three = [query, key, value], key.ndim == 3
@@ -192,10 +189,10 @@ def multi_head_attention(
     heads = (sizes.head, sizes.head, sizes.v_head)
     q, k, v = (_split(*p) for p in zip(parts, [sizes] * 3, lengths, heads, strict=True))
     k, v = _joined(past_key, k), _joined(past_value, v)
-    y, p = _attended(
+    y, scores = _attended(
         q, k, v, sizes, key_padding_mask, attention_bias, unidirectional, scale, mask_filter_value
     )
-    return y, k, v, p
+    return y, k, v, scores
 
 
 def _with_bias(parts: Any, bias: Any, sizes: Sizes) -> Any:
@@ -212,8 +209,8 @@ def _(
     past_key=None, past_value=None, *rest, num_heads, **_,
 ):  # fmt: skip
     _mha_check(key, value, past_key, past_value, rest)
-    given = [None if x is None else x.shape for x in (query, key, value, past_key, past_value)]
-    sizes = _mha_sizes(*given, num_heads)
+    old = [None if x is None else x.shape for x in (past_key, past_value)]
+    sizes = _mha_sizes(query.shape, key.shape, value.shape, *old, num_heads)
     if bias is not None:
         d, f = sizes.heads * sizes.head, sizes.heads * sizes.v_head
         same(bias.shape[0], d + d + f, "bias")
@@ -264,13 +261,14 @@ def attention(
     """Attend input (N, S, D) to itself after one product with weights (D, 3*H*E) -> (N, S, H*E),
     keys and values with the past (2, N, H, T, E)."""
     _attention_check(past_sequence_length, do_rotary, past_present_share_buffer)
-    given = [None if x is None else hostdims(x.shape) for x in (input, weights, past)]
-    sizes = _attention_sizes(*given, num_heads, qkv_hidden_sizes)
+    shapes = hostdims(input.shape), hostdims(weights.shape)
+    old = None if past is None else hostdims(past.shape)
+    sizes = _attention_sizes(*shapes, old, num_heads, qkv_hidden_sizes)
     if mask_index is not None:
         _check_mask(hostdims(mask_index.shape), sizes, True)
     xp = namespace(input, weights, past)
     d, f = sizes.heads * sizes.head, sizes.heads * sizes.v_head
-    inner = same(given[0][2], given[1][0], "input and weights")
+    inner = same(shapes[0][2], shapes[1][0], "input and weights")
     x = fit(input, (sizes.batch, sizes.queries, inner))
     y = matmul(x, fit(weights, (inner, d + d + f)))
     y = y if bias is None else y + shaped("bias", bias, (d + d + f,)).astype(y.dtype)
@@ -283,8 +281,7 @@ def attention(
     y, _ = _attended(
         q, k, v, sizes, mask_index, attention_bias, unidirectional, scale, mask_filter_value
     )
-    same_heads = isinstance(sizes.head, int) and sizes.head == sizes.v_head or past is not None
-    return y, xp.stack([k, v]) if same_heads or qkv_hidden_sizes is None else None
+    return y, xp.stack([k, v]) if sizes.head is sizes.v_head or sizes.head == sizes.v_head else None
 
 
 @attention.shape_rule  # because JAX can neither part a hidden size nor compare masks
@@ -294,8 +291,11 @@ def _(
     qkv_hidden_sizes=None, **_,
 ):  # fmt: skip
     _attention_check(past_sequence_length, do_rotary, past_present_share_buffer)
-    given = [None if x is None else x.shape for x in (input, weights, past)]
-    sizes = _attention_sizes(*given, num_heads, qkv_hidden_sizes)
+    old = None if past is None else past.shape
+    sizes = _attention_sizes(input.shape, weights.shape, old, num_heads, qkv_hidden_sizes)
+    if bias is not None:
+        ranked("bias", bias.shape, 1)
+        same(bias.shape[0], weights.shape[1], "bias and columns of weights")
     if mask_index is not None:
         _check_mask(mask_index.shape, sizes, True)
     y, k, *_ = sizes.types
@@ -340,7 +340,7 @@ def rotary_embedding(
     )  # fmt: skip
 
 
-@rotary_embedding.shape_rule  # because JAX can neither part a hidden size into heads nor halve a head
+@rotary_embedding.shape_rule  # because JAX can neither part a hidden size nor halve a head
 def _(
     input, position_ids, cos_cache, sin_cache, /, *, is_packed_batching=None, num_heads=None,
     rotary_embedding_dim=None, **_,

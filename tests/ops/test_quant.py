@@ -221,7 +221,7 @@ def test_quantized_convolution(group, w_zero, attributes):
     b = RNG.integers(-900, 900, 4).astype(np.int32)
     x = [x, F(0.1), np.uint8(120), w, scale, wz, F(2), np.uint8(9), b]
     model = node("QLinearConv", *x, opset=10, group=group, **attributes)
-    wanted: Any = ReferenceEvaluator(model).run(None, {})[0]
+    wanted: Any = [*ReferenceEvaluator(model).run(None, {})][0]
     (got,) = js.run(model, {}).values()
     assert got.dtype == wanted.dtype
     np.testing.assert_allclose(got.astype(int), wanted.astype(int), atol=1)  # it rounds once later

@@ -82,7 +82,7 @@ def test_reference(coordinates, attributes):
     attributes = {**attributes, "coordinate_transformation_mode": coordinates}
     inputs = [x, roi, None, np.array([8, 3])]
     model = node("Resize", *inputs, opset=19, **attributes)
-    wanted: Any = ReferenceEvaluator(model).run(None, {})[0]
+    wanted: Any = [*ReferenceEvaluator(model).run(None, {})][0]
     (host,) = js.run(node("Resize", *inputs, opset=19, **attributes), {}).values()
     inputs[0] = "float32[5, 7]"
     (device,) = js.run(node("Resize", *inputs, opset=19, **attributes), {"x0": x}).values()
