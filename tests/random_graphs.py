@@ -106,6 +106,7 @@ class Builder:
         self.values: Values = {n: list(v) for n, v in outer.values.items()} if outer else {}
         self.constants: dict[str, np.ndarray] = {}
         self.numbers: list[int] = outer.numbers if outer else [0]
+        self.undefined: set[int] = outer.undefined if outer else set()  # bindings not `legal`
 
     # choices --------------------------------------------------------------------------------------
 
@@ -180,7 +181,8 @@ class Builder:
         attrs = {k: v for k, v in attrs.items() if v is not None}
         node = helper.make_node(op, [i or "" for i in inputs], names, name=self.name(op), **attrs)
         was = self.alive()
-        columns = self.execute([*before, node], names, [i for i in was if legal(i)])
+        self.undefined.update(i for i in was if not legal(i))
+        columns = self.execute([*before, node], names, sorted({*was} - self.undefined))
         lives = sum(v is not None for v in columns[0]) if columns else 0
         if not columns or lives < max(1, keep * len(was)) and not (lives and self.chance(0.05)):
             return None

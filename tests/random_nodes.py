@@ -431,6 +431,8 @@ def reduce(b: Builder) -> None:
     rank, kind = b.rank(x) or 1, b.r.random()
     if kind < 0.5:
         axes = b.constant([b.int(-rank, rank - 1)]) if b.chance(0.7) else None
+        if not all(v.size for v in b.samples(x)):
+            return  # what the mean of nothing is, nobody says
         b.add(
             b.pick(["ReduceSum", "ReduceMean", "ReduceProd", "ReduceL2"]),
             x,

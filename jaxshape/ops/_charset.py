@@ -12,7 +12,7 @@ from .._error import ShapeError, UnsupportedError
 
 Ranges = tuple[tuple[int, int], ...]
 _TOP = sys.maxunicode
-_FOLDED = 0x3000  # code points: what has upper and lower case lies below, but for a few scripts
+_CASED = 0x1E943  # the last character that has upper and lower case
 
 
 class CharSet:
@@ -50,25 +50,30 @@ class CharSet:
         return CharSet(gaps)
 
     def folded(self) -> CharSet:
-        """The set with the upper and lower case forms of all its characters."""
+        """The set with all cases of its characters."""
         found = set()
         for low, high in self.ranges:
-            for code in range(low, min(high, _FOLDED) + 1):
-                found |= _cases(chr(code))
+            for code in range(low, min(high, _CASED) + 1):
+                found.update(_cases().get(chr(code), ()))
         return CharSet([*self.ranges, *((ord(c), ord(c)) for c in found)])
 
 
-@functools.lru_cache(maxsize=4096)
-def _cases(c: str) -> frozenset[str]:
-    found = {c}
-    for _ in range(2):
-        found |= {v for f in found for v in (f.lower(), f.upper()) if len(v) == 1}
-    return frozenset(found)
+@functools.cache
+def _cases() -> dict[str, list[str]]:
+    """For each character that has cases all of them, by Unicode's mappings to one character."""
+    groups: dict[str, list[str]] = {}
+    for code in range(_CASED + 1):
+        c = chr(code)
+        upper = c.upper() if len(c.upper()) == 1 else c
+        lower = upper.lower() if len(upper.lower()) == 1 else upper
+        groups.setdefault(lower, []).append(c)
+    return {c: group for group in groups.values() if len(group) > 1 for c in group}
 
 
 def literal(c: str, fold: bool = False) -> CharSet:
     """The set of one character, with its other cases where `fold`."""
-    return CharSet([(ord(v), ord(v)) for v in (_cases(c) if fold else c)])
+    one = CharSet([(ord(c), ord(c))])
+    return one.folded() if fold else one
 
 
 def _spans(*spans: str) -> CharSet:

@@ -14,6 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
+from jax import lax
 
 from .._device import canonical
 from .._host import namespace
@@ -76,3 +77,18 @@ def size_along(x: Any, axes: Sequence[int]) -> Any:
     n = math.prod(x.shape[a] for a in axes)
     xp = namespace(x)
     return xp.asarray(n).astype(x.dtype)
+
+
+def below_top(x: Any, axes: Any, top: Any = None) -> Any:
+    """x less its greatest along the axes (`top`, where it is at hand): 0 at the greatest itself.
+
+    XLA may fuse the step that made x into the difference, without rounding x first (FMA): of
+    scores near 1e10 the greatest would then be off by hundreds, and its exponential infinite or 0.
+    """
+    xp = namespace(x)
+    if top is None:
+        top = xp.max(x, axis=axes, keepdims=True, initial=-np.inf)
+    top = top if xp is np else lax.stop_gradient(top)
+    d = x - top
+    off = xp.where((x == top) & xp.isfinite(top), d, xp.zeros_like(d))
+    return d - (off if xp is np else lax.stop_gradient(off))

@@ -32,11 +32,12 @@ class _Parser:
     """Reads a pattern into a tree; flags hold from where they stand to the end of their group."""
 
     def __init__(self, pattern: str):
-        self.text, self.at, self.depth = pattern, 0, 0
+        self.pattern, self.text = pattern, pattern  # in the text, quotations become escapes
+        self.at, self.depth = 0, 0
         self.flags: frozenset[str] = frozenset()
 
     def fail(self, why: str) -> ShapeError:
-        return ShapeError(f"the pattern {self.text!r} is not valid: {why} at {self.at}")
+        return ShapeError(f"the pattern {self.pattern[:100]!r} is not valid: {why} at {self.at}")
 
     def peek(self, n: int = 1) -> str:
         return self.text[self.at : self.at + n]
@@ -132,8 +133,9 @@ class _Parser:
             return self.literal(c)
         if self.took("Q"):
             quoted, _, rest = self.text[self.at :].partition("\\E")
-            self.at = len(self.text) - len(rest)
-            return ("all", [self.literal(q) for q in quoted]) if quoted else None
+            escaped = "".join(rf"\x{{{ord(q):x}}}" for q in quoted)
+            self.text = self.text[: self.at] + escaped + rest
+            return None
         if self.peek() in _ASSERTIONS and self.peek():
             return ("assert", _ASSERTIONS[self.take()])
         return ("set", found) if (found := self.named_set()) else self.literal(self.escaped())
@@ -192,7 +194,7 @@ class _Parser:
                 c += self.take()
             return chr(int(c, 8))
         if c == "C":
-            raise UnsupportedError(f"the pattern {self.text!r} matches single bytes (\\C)")
+            raise UnsupportedError(f"the pattern {self.pattern!r} matches single bytes (\\C)")
         if c.isascii() and (c.isalnum() or c == "_"):
             raise self.fail(f"\\{c} is no escape of RE2")
         return c

@@ -20,6 +20,7 @@ from .._host import namespace
 from .._symbol import hostdims
 from .._value import STRING, TensorType
 from ._agree import ranked
+from ._numeric import below_top
 
 _WINITZKI = 0.147  # of his approximation of erf
 _NEARLY = 1e-7  # SOFTMAX_ZERO leaves scores this close to 0 out
@@ -58,7 +59,7 @@ def logistic(x: Any) -> Any:
 
 def _softmax(x: Any) -> Any:
     xp = namespace(x)
-    e = xp.exp(x - xp.max(x, axis=-1, keepdims=True))
+    e = xp.exp(below_top(x, -1))
     return e / xp.sum(e, axis=-1, keepdims=True)
 
 

@@ -23,7 +23,7 @@ from .._symbol import hostdims
 from .._value import TensorType
 from ._agree import written
 from ._legacy import first_version
-from ._numeric import is_empty, is_float, one_dtype, widened
+from ._numeric import below_top, is_empty, is_float, one_dtype, widened
 from ._static import axis_of
 from .elementwise import erf
 
@@ -202,18 +202,16 @@ for _newer in (relu, leaky_relu, prelu_6, elu, sigmoid, hard_sigmoid):
 
 @widened
 def _softmax(x: Any, axes: tuple[int, ...]) -> Any:
-    if namespace(x) is not np:
-        return jax.nn.softmax(x, axes)
-    e = np.exp(x - np.max(x, axes, keepdims=True, initial=-np.inf))
-    return e / np.sum(e, axes, keepdims=True)
+    xp = namespace(x)
+    e = xp.exp(below_top(x, axes))
+    return e / xp.sum(e, axes, keepdims=True)
 
 
 @widened
 def _log_softmax(x: Any, axes: tuple[int, ...]) -> Any:
-    if namespace(x) is not np:
-        return jax.nn.log_softmax(x, axes)
-    x = x - np.max(x, axes, keepdims=True, initial=-np.inf)
-    return x - np.log(np.sum(np.exp(x), axes, keepdims=True))
+    xp = namespace(x)
+    x = below_top(x, axes)
+    return x - xp.log(xp.sum(xp.exp(x), axes, keepdims=True))
 
 
 def _hardmax(x: Any, axes: tuple[int, ...]) -> Any:

@@ -20,6 +20,7 @@ from .._host import namespace
 from .._symbol import hostdims, to_export
 from .._value import TensorType
 from ._agree import agree, demand_onto, matmul, ranked, reshape, wide, written
+from ._numeric import below_top
 from ._static import dtype_of
 from ._versions import declare
 
@@ -205,7 +206,7 @@ def softmax(s, precision=None):
     xp = namespace(s)
     s = s if precision is None else s.astype(precision).astype(wide(precision))
     top = xp.max(s, axis=-1, keepdims=True, initial=-np.inf)
-    e = xp.exp(s - xp.where(top == -np.inf, 0, top))
+    e = xp.exp(below_top(s, -1, xp.where(top == -np.inf, 0, top)))
     total = xp.sum(e, axis=-1, keepdims=True)
     p = e / xp.where(total == 0, 1, total)
     return p if precision is None else p.astype(precision)

@@ -14,6 +14,7 @@ from .._host import namespace
 from .._op import op
 from .._symbol import hostdims, to_export
 from ._agree import ranked, reshape, shaped, wide
+from ._numeric import below_top
 
 _REDUCTIONS = ("none", "sum", "mean")
 
@@ -68,7 +69,7 @@ def softmax_cross_entropy_loss(
     ranked("scores", hostdims(scores.shape), least=2)
     xp = namespace(scores)
     x = scores.astype(wide(scores.dtype))
-    x = x - xp.max(x, axis=1, keepdims=True)
+    x = below_top(x, 1)
     x = x - xp.log(xp.sum(xp.exp(x), axis=1, keepdims=True))
     loss = _loss(x, labels, weights, ignore_index, reduction, "scores")
     return loss.astype(scores.dtype), x.astype(scores.dtype)

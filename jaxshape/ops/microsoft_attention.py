@@ -132,7 +132,9 @@ def _joined(past: Any, new: Any) -> Any:
 # MultiHeadAttention -------------------------------------------------------------------------------
 
 
-def _mha_sizes(q: Any, k: Any, v: Any, past_key: Any, past_value: Any, heads: int) -> Sizes:
+def _mha_sizes(shapes: Any, old: Any, heads: int) -> Sizes:
+    """The sizes on which query, key and value agree, and keys and values of the past (or None)."""
+    (q, k, v), (past_key, past_value) = shapes, old
     ranked("query", q, 3)
     ranked("key", k, 3, 4)
     ranked("value", v, len(k))
@@ -157,13 +159,15 @@ def _mha_sizes(q: Any, k: Any, v: Any, past_key: Any, past_value: Any, heads: in
     return Sizes(n, heads, s, keys, past, head, v_head)
 
 
-def _mha_check(key: Any, value: Any, past_key: Any, past_value: Any, rest: Any) -> None:
+def _mha_given(key: Any, value: Any, past_key: Any, past_value: Any, rest: Any) -> tuple[Any, Any]:
+    """Key and value, which are there."""
     if key is None or value is None:
         raise UnsupportedError("a packed query is not handled: give query, key and value")
     if (past_key is None) != (past_value is None):
         raise ShapeError("past_key and past_value are both given or neither")
     if any(x is not None for x in rest):
         raise UnsupportedError("past_sequence_length and cache_indirection are not handled")
+    return key, value
 
 
 @op("MultiHeadAttention", DOMAIN, host=True)
@@ -176,10 +180,11 @@ def multi_head_attention(
 
     Then keys and values with the past (N, H, T, E), and the scores (N, H, S, T).
     """
-    _mha_check(key, value, past_key, past_value, (past_sequence_length, cache_indirection))
+    rest = past_sequence_length, cache_indirection
+    key, value = _mha_given(key, value, past_key, past_value, rest)
     shapes = [hostdims(x.shape) for x in (query, key, value)]
     old = [None if x is None else hostdims(x.shape) for x in (past_key, past_value)]
-    sizes = _mha_sizes(*shapes, *old, num_heads)
+    sizes = _mha_sizes(shapes, old, num_heads)
     if key_padding_mask is not None:
         _check_mask(hostdims(key_padding_mask.shape), sizes, False)
     parts, three = [query, key, value], key.ndim == 3
@@ -208,9 +213,9 @@ def _(
     query, key=None, value=None, bias=None, key_padding_mask=None, attention_bias=None,
     past_key=None, past_value=None, *rest, num_heads, **_,
 ):  # fmt: skip
-    _mha_check(key, value, past_key, past_value, rest)
+    key, value = _mha_given(key, value, past_key, past_value, rest)
     old = [None if x is None else x.shape for x in (past_key, past_value)]
-    sizes = _mha_sizes(query.shape, key.shape, value.shape, *old, num_heads)
+    sizes = _mha_sizes([x.shape for x in (query, key, value)], old, num_heads)
     if bias is not None:
         d, f = sizes.heads * sizes.head, sizes.heads * sizes.v_head
         same(bias.shape[0], d + d + f, "bias")

@@ -20,7 +20,7 @@ from .._op import op
 from .._symbol import fit, hostdims
 from .._value import TensorType
 from ._agree import matmul, onto, ranked, shaped, wide
-from ._numeric import FLOAT32, is_float
+from ._numeric import FLOAT32, below_top, is_float
 from ._static import axis_of
 from .layout import concat_4, joined
 from .linear import matmul_shape
@@ -98,7 +98,7 @@ def qlinear_softmax(
     axis, xp = axis_of(axis, X.ndim), namespace(X)
     x = _real(X, X_scale, x_zero_point)
     axes = (axis,) if opset >= 13 else tuple(range(axis, X.ndim))
-    e = xp.exp(x - xp.max(x, axis=axes, keepdims=True))
+    e = xp.exp(below_top(x, axes))
     return _unary(e / xp.sum(e, axis=axes, keepdims=True), X, y_scale, y_zero_point)
 
 

@@ -22,7 +22,7 @@ from .._host import DimArray, namespace, truncate_divide
 from .._op import Static, op
 from .._value import TensorType
 from ._axes import axes_in
-from ._numeric import in_floats, is_integer, size_along, widened
+from ._numeric import below_top, in_floats, is_integer, size_along, widened
 from ._static import axis_of, bounded, scalar
 
 # Each reducer takes x, a tuple of axes and whether they are kept.
@@ -94,7 +94,7 @@ def _log_sum_exp(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
     most = xp.where(xp.isfinite(most), most, xp.zeros_like(most))
     if xp is not np:
         most = jax.lax.stop_gradient(most)
-    result = xp.log(_sum(xp.exp(x - most), axes, True)) + most
+    result = xp.log(_sum(xp.exp(below_top(x, axes, most)), axes, True)) + most
     return result if keep else xp.squeeze(result, axes)
 
 

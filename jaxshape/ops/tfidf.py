@@ -118,26 +118,26 @@ def tfidf(
 def _counted(
     tokens: Any, trie: _Trie, columns: Any, k: int, least: int, most: int, skips: int
 ) -> Any:
-    """How often each column's n-grams are found in rows of tokens (N, C) -> (N, k)."""
+    """How often each column's n-grams are found in rows of tokens (N, C) -> (N, k).
+
+    All strides, which skip one token less than they are long, are walked at once: (N, strides, C).
+    """
     xp = namespace(tokens)
-    n, c = hostdims(tokens.shape)
-    row = xp.arange(to_export(n))[:, None]
-    total = xp.zeros((to_export(n), k + 1), np.float32)
-    for stride in range(1, skips + 2):
-        if stride > 1 and most == 1:
-            break  # single tokens skip nothing
-        state = xp.zeros_like(tokens)
-        for size in range(1, most + 1):
-            away = (size - 1) * stride
-            if isinstance(c, int) and away >= c:
-                break
-            behind = xp.arange(to_export(c)) < to_export(c - away)
-            ahead = xp.where(behind, xp.roll(tokens, -away, axis=1), -1)
-            at, known = _find(trie.edges, state * len(trie.vocabulary) + ahead)
-            targets = xp.asarray(trie.targets).astype(tokens.dtype)
-            state = xp.where(known & (ahead >= 0), targets[at], 1)
-            if size >= least and (size > 1 or stride == 1):
-                total = _add(total, row, xp.asarray(columns)[state])
+    n, c = (to_export(d) for d in hostdims(tokens.shape))
+    # a stride from C on meets no second token, and single tokens have none
+    strides = min(skips + 1, max(c - 1, 1)) if isinstance(c, int) else skips + 1
+    stride = xp.arange(1, 1 + (strides if most > 1 else 1))[:, None]
+    row, start = xp.arange(n)[:, None, None], xp.arange(c)
+    total = xp.zeros((n, k + 1), np.float32)
+    state = xp.zeros((n, stride.shape[0], c), tokens.dtype)
+    targets = xp.asarray(trie.targets).astype(tokens.dtype)
+    for size in range(1, most + 1):
+        at = start + (size - 1) * stride
+        ahead = xp.where(at < c, tokens[:, xp.minimum(at, c - 1)], -1)
+        edge, known = _find(trie.edges, state * len(trie.vocabulary) + ahead)
+        state = xp.where(known & (ahead >= 0), targets[edge], 1)
+        if size >= least:  # single tokens are the same at every stride
+            total = _add(total, row, xp.asarray(columns)[state if size > 1 else state[:, :1]])
     return total[:, :k]
 
 

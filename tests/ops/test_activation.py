@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from builders import node
+from builders import model, node
 from close import check
 from forms import demands, types
 
@@ -171,3 +171,15 @@ def test_the_softmax_family_keeps_its_shape(op, opset):
 def test_errors(op, inputs, attributes, match):
     with pytest.raises(js.ShapeError, match=match):
         js.trace(node(op, *inputs, **attributes))
+
+
+def test_softmax_of_huge_sums_is_finite():
+    """A bit of 1e10 is 1024: computing the scores twice must not give an infinite exponential."""
+    m = model("""g (float[1, 64, 9, 9] x, float[50, 64, 3, 3] w) => (float[1, 50, 1, 1] y) {
+        h = Conv (x, w)
+        a = GlobalAveragePool (h)
+        y = Softmax <axis = 1> (a)
+    }""")
+    x, w = np.full((1, 64, 9, 9), 1e4, "f"), np.full((50, 64, 3, 3), 2e3, "f")
+    (y,) = js.run(m, {"x": x, "w": w}).values()
+    np.testing.assert_allclose(y.sum(), 1, rtol=1e-5)
