@@ -19,4 +19,4 @@ def twin(op: str, *inputs: Any, outputs: Any = 1, **keywords: Any) -> list[Any]:
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    return session.run(None, {f"x{i}": x for i, x in enumerate(given) if x is not None})
+    return list(session.run(None, {f"x{i}": x for i, x in enumerate(given) if x is not None}))

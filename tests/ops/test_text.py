@@ -1,6 +1,7 @@
 """Text: strings, patterns, tokens, n-grams."""
 
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -178,7 +179,7 @@ def test_tokenizer(attributes, x):
 
 # TfIdfVectorizer ----------------------------------------------------------------------------------
 
-GRAMS = {
+GRAMS: dict[str, Any] = {
     "max_gram_length": 2,
     "max_skip_count": 1,
     "min_gram_length": 1,
@@ -186,8 +187,8 @@ GRAMS = {
     "ngram_counts": [0, 3],
     "ngram_indexes": [0, 4, 1, 2, 3],
 }
-NUMBERS = {"pool_int64s": [1, 2, 3, 1, 2, 3, 1]}
-NAMES = {"pool_strings": ["w1", "w2", "w3", "w1", "w2", "w3", "w1"]}
+NUMBERS: dict[str, Any] = {"pool_int64s": [1, 2, 3, 1, 2, 3, 1]}
+NAMES: dict[str, Any] = {"pool_strings": ["w1", "w2", "w3", "w1", "w2", "w3", "w1"]}
 ROWS = [[1, 2, 2, 3, 1], [9, 1, 9, 2, 3]]
 
 
