@@ -110,7 +110,7 @@ def one_hot_encoder(x, /, *, cats_int64s=None, cats_strings=None, zeros=1):
     xp = namespace(hot)
     known = xp.any(hot > 0, axis=-1, keepdims=True)
     if xp is np and not known.all():
-        raise ShapeError(f"{x[~known[..., 0]].flat[0]!r} is none of the {len(cats)} categories")
+        raise ShapeError(f"{x[~known[..., 0]].tolist()[0]!r} is none of the {len(cats)} categories")
     return xp.where(known, hot, np.nan)
 
 
