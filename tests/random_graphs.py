@@ -330,7 +330,7 @@ def case(seed: int, size: int = 10, count: int = 8) -> Case:
     made = {i.name for i in b.inputs}
     if not b.nodes:
         b.add("Relu", b.inputs[0].name)
-        outputs = list(b.nodes[0].output)
+        outputs = list(b.nodes[0].output) if b.nodes else []
     used = {n for node in b.nodes for n in captured(node)}
     constants = {n: v for n, v in b.constants.items() if n in used}
     model = build(b.nodes, b.inputs, outputs, constants)
