@@ -236,19 +236,30 @@ def in_order(nodes: Sequence[Node]) -> list[Node]:
     return order
 
 
-def check_calls(functions: Mapping[tuple[str, str, str], Function]) -> None:
-    """Refuse functions that call themselves, which would never end."""
+UNFOLDED = 1_000_000  # nodes, each call of a function taken as the nodes it stands for
+
+
+def check_calls(functions: Mapping[tuple[str, str, str], Function], graph: Graph) -> None:
+    """Refuse functions that call themselves, which would never end, or each other so often that it
+    would take for ever.
+    """
 
     def called(nodes: Iterable[Node]) -> Iterable[tuple[str, str, str]]:
         for node in nodes:
             yield node.domain, node.op_type, node.overload
             if node.key is None:
-                for graph in node.graphs:
-                    yield from called(graph.nodes)
+                for inner in node.graphs:
+                    yield from called(inner.nodes)
 
-    calls = {key: functions.keys() & called(f.nodes) for key, f in functions.items()}
+    calls = {key: list(called(f.nodes)) for key, f in functions.items()}
+    sorter = graphlib.TopologicalSorter({k: functions.keys() & v for k, v in calls.items()})
     try:
-        graphlib.TopologicalSorter(calls).prepare()
+        order = list(sorter.static_order())
     except graphlib.CycleError as e:
         names = " -> ".join(name for _, name, _ in reversed(e.args[1]))
         raise ModelError(f"functions call themselves: {names}") from None
+    sizes: dict[tuple[str, str, str], int] = {}
+    for key in order:
+        sizes[key] = sum([1 + sizes.get(k, 0) for k in calls[key]])
+    if functions and sum([1 + sizes.get(k, 0) for k in called(graph.nodes)]) > UNFOLDED:
+        raise ModelError(f"its functions unfold to more than {UNFOLDED} nodes")

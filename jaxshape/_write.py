@@ -90,8 +90,8 @@ class Writer:
         """Fill value_info and the outputs of one graph, and of those inside of it."""
         if walks:
             outputs = {o.name for o in proto.output}
-            names = {name for node in graph.nodes for name in node.outputs}
-            self._info(proto.value_info, [n for n in walks[0] if n in names - outputs], walks)
+            names = {name for node in graph.nodes for name in node.outputs} - outputs
+            self._info(proto.value_info, [n for n in walks[0] if n in names], walks)
             for output in proto.output:
                 made = self._proto(output.name, walks) if output.name in walks[0] else None
                 if made is not None:

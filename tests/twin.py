@@ -6,6 +6,7 @@ import numpy as np
 import onnxruntime
 from builders import node
 from forms import typed_as
+from layers import layer
 
 
 def twin(op: str, *inputs: Any, outputs: Any = 1, **keywords: Any) -> list[Any]:
@@ -20,3 +21,17 @@ def twin(op: str, *inputs: Any, outputs: Any = 1, **keywords: Any) -> list[Any]:
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
     return list(session.run(None, {f"x{i}": x for i, x in enumerate(given) if x is not None}))
+
+
+def check(
+    op: str,
+    *inputs: Any,
+    outputs: Any = 1,
+    rtol: Any = 1e-4,
+    domain: Any = "com.microsoft",
+    **more: Any,
+) -> None:
+    """The node gives what onnxruntime gives, on the host and on the device."""
+    keywords = {"domain": domain, "outputs": outputs, **more}
+    wanted = twin(op, *inputs, **keywords)
+    layer(op, *inputs, wanted=wanted, rtol=rtol, **keywords)

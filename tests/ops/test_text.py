@@ -152,7 +152,7 @@ def test_no_pattern_takes_long():
 
 # Tokenizer ----------------------------------------------------------------------------------------
 
-TOKENS = {"domain": "com.microsoft", "mark": 0, "mincharnum": 1, "pad_value": "#"}
+TOKENS: dict[str, Any] = {"domain": "com.microsoft", "mark": 0, "mincharnum": 1, "pad_value": "#"}
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ ROWS = [[1, 2, 2, 3, 1], [9, 1, 9, 2, 3]]
 
 
 WEIGHTS = [0.5, 1.0, 2.0, 3.0, 4.0]
-MODES = [
+MODES: list[dict[str, Any]] = [
     {},
     {"mode": "IDF"},
     {"mode": "TFIDF", "weights": WEIGHTS},
