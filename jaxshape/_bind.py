@@ -6,7 +6,7 @@ an expression over such names is that expression.  Sizes without a name are mint
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -136,7 +136,9 @@ def _given(name: str, declared: Declared, given: Any, tracer: Tracer, names: set
         dtype, given = given.dtype or dtype, given.shape
     if given is None:
         return TensorType(dtype, None)
-    dims = list(given)
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"the shape of {name} is {given!r}, wants a tuple of sizes")
+    dims = [None if isinstance(d, int) and d == -1 else d for d in given]
     if declared.dims is not None and len(declared.dims) == len(dims):
         dims = [old if d is None else d for d, old in zip(dims, declared.dims, strict=True)]
     sizes = TensorType(dtype, tuple(dims)).shape or ()

@@ -241,6 +241,8 @@ def axis(periods: Periods, v: Atom) -> Axis:
     low, high = interval(v.dim)
     both = low == -math.inf
     first = 0 if both else int(low)
+    if abs(first) > _SAFE:
+        raise Undecided("points too far away")
     start = first if both else max(periods.starts.get(v, first), first)
     rows = period * (degree + 1)
     if not both and high - first + 1 <= start - first + rows:

@@ -394,7 +394,7 @@ def size_of(x: Any) -> int:
     return x.size if type(x) is Dim else 1
 
 
-from ._dimtext import identifiers, mangled, parse, text, too_long  # noqa: E402, F401
+from ._dimtext import digits, identifiers, mangled, parse, text, too_long  # noqa: E402, F401
 from ._divide import ceildiv, divide, exactly, floordiv, maximum, minimum, mod  # noqa: E402, F401
 from ._evaluate import evaluate, rebuild  # noqa: E402
 from ._interval import interval, lower  # noqa: E402, F401

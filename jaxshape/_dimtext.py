@@ -174,7 +174,15 @@ def _grouped(x: Scalar, names: Mapping[str, str]) -> str:
 
 def too_long(dim: Any, limit: int = 200) -> bool:
     """Whether the text of a dim is too long to be read, or to be computed with quickly."""
-    return type(dim) is Dim and (dim.size > limit or len(text(dim)) > limit)
+    if type(dim) is not Dim or dim.is_symbol:
+        return False
+    return dim.size > limit or digits(dim) > limit or len(text(dim)) > limit
+
+
+def digits(dim: Dim) -> int:
+    """The number of binary digits of the longest number in the terms of a formula."""
+    pairs = [(k.numerator, k.denominator) for k in dim.terms.values()]
+    return max([n.bit_length() for pair in pairs for n in pair])
 
 
 # reading ------------------------------------------------------------------------------------------

@@ -156,12 +156,14 @@ class Facts(Mint):
         positive = self.at_least(a, 1) and self.at_least(b, 1)
         self._choose([alike, a_one, b_one], why)
         a, b = self.simplify(a), self.simplify(b)
-        if positive:
-            result = maximum(a, b)
-            if type(result) is Dim and result.atom is not None:
-                self._state.joined |= {result}
-        else:
-            result = self.count("broadcast", minimum(a, b), maximum(a, b))
+        try:
+            least, result = minimum(a, b), maximum(a, b)
+        except Undecided:  # too many sizes for one formula
+            return self.count("broadcast", int(bool(positive)))
+        if not positive:
+            return self.count("broadcast", least, result)
+        if type(result) is Dim and result.atom is not None:
+            self._state.joined |= {result}
         return result
 
     def _forced(self, a: Scalar, b: Scalar) -> bool:

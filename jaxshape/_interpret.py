@@ -16,7 +16,7 @@ from ._error import JaxshapeError, ModelError
 from ._model import Declared, Function, Graph, Model, Node, Stored
 from ._op import Op, earliest, select
 
-DEPTH = 200  # nested calls and subgraphs: deeper ones are refused, not left to the stack
+DEPTH = 100  # nested calls and subgraphs: deeper ones are refused, not left to the stack
 
 
 class Interpreter(Protocol):

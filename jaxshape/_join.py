@@ -9,7 +9,9 @@ own, or the final size would be claimed equal to a size in mid-loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,21 @@ from ._branch import minted_since, tentative
 from ._dim import Dim, maximum, minimum
 from ._host import DimArray, content_key, is_host, number, type_of, wrap
 from ._value import UNKNOWN, OptionalType, SequenceType, TensorType
+
+WALKS = 256  # of a body, all loops around it together: where there would be more, less is followed
+FIXPOINT = 4  # walks that a loop takes to settle, about
+_walks: ContextVar[int] = ContextVar("walks", default=1)
+
+
+@contextlib.contextmanager
+def repeated(times: int) -> Iterator[bool]:
+    """What is walked so often inside a loop; gives whether that can be borne."""
+    together = _walks.get() * times
+    token = _walks.set(together if together <= WALKS else _walks.get())
+    try:
+        yield together <= WALKS
+    finally:
+        _walks.reset(token)
 
 
 def join(a: Any, b: Any, stem: str = "join") -> Any:
@@ -173,15 +190,25 @@ def stable(
     for all, counts.
     """
     fresh: set[Any] = set()
-    carry = list(carry)
-    while True:
-        with tentative() as trial:
-            after, rest = step(carry)
-            wider = [widen(old, new, fresh, stem) for old, new in zip(carry, after, strict=True)]
-            if all(_alike(x, y) for x, y in zip(wider, carry, strict=True)):
-                trial.keep()
-                return carry, rest
-        carry = wider
+    with repeated(FIXPOINT) as followed:
+        carry = list(carry) if followed else [_vague(v) for v in carry]
+        while True:
+            with tentative() as trial:
+                after, rest = step(carry)
+                pairs = zip(carry, after, strict=True)
+                wider = [widen(old, new, fresh, stem) for old, new in pairs]
+                if all(_alike(x, y) for x, y in zip(wider, carry, strict=True)):
+                    trial.keep()
+                    return carry, rest
+            carry = wider
+
+
+def _vague(value: Any) -> Any:
+    """What no round of a loop can change of a value."""
+    t = type_of(value)
+    if isinstance(t, TensorType):
+        return TensorType(t.dtype, None)
+    return SequenceType(None, None) if isinstance(t, (list, SequenceType)) else value
 
 
 def _alike(a: Any, b: Any) -> bool:

@@ -13,6 +13,8 @@ from ._report import Demand
 from ._solve import numeric
 from ._store import Store
 
+_MOST = 1 << 63  # a bound beyond any size says nothing
+
 
 class Mint(Store):
     """A store that makes the sizes it is about."""
@@ -77,7 +79,9 @@ class Mint(Store):
         )
         self._names.add(name)
         self.minted += 1
-        made = symbol(name, least, most)
+        if least is not None:
+            least = min(least, _MOST)
+        made = symbol(name, least, None if most is None or most > _MOST else most)
         self._world.fresh.add(made._symbol())
         return made
 

@@ -118,8 +118,8 @@ def _model(proto: ModelProto, folder: str) -> Model:
                 f"function {function.name} of domain {function.domain!r} is there twice"
             )
         functions[key] = function
-    check_calls(functions)
     graph = reader.graph(proto.graph)
+    check_calls(functions, graph)
     for name in sorted(graph.captures):
         user = next((n.label for n in graph.nodes if name in n.inputs or name in n.captures), None)
         raise ModelError(

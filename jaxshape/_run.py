@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ._error import JaxshapeError, UnsupportedError
+from ._error import ExecutionError, JaxshapeError, UnsupportedError
 from ._facts import Facts, using
 from ._feed import checked_feed
 from ._host import content_key
@@ -113,7 +113,11 @@ class Runner(Lowerer):
                 return {n: inner.values[n] for n in plan.outputs}
 
             plan.call = jax.jit(segment)
-        return plan.call(arguments)
+        try:
+            # JAX ends the process where an array is looked at of which there is no memory
+            return jax.block_until_ready(plan.call(arguments))
+        except jax.errors.JaxRuntimeError as e:
+            raise ExecutionError(str(e)) from e
 
     def _step(self, node: Node, scope: Scope) -> None:
         """One node by itself, with everything on the host."""

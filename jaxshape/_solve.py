@@ -216,6 +216,16 @@ def threshold(d: Dim, least: int | None, most: int | None) -> tuple[str, int] | 
     return ("least", end) if sign > 0 else ("most", start)
 
 
+def tighter(
+    edges: tuple[int | None, int | None], kind: str, k: int
+) -> tuple[int | None, int | None]:
+    """The least and the greatest value, one of them replaced where k says more."""
+    low, high = edges
+    if kind == "least":
+        return (k if low is None else max(low, k)), high
+    return low, (k if high is None else min(high, k))
+
+
 def numeric(x: Any) -> int | None:
     """A bound as an int, None where it is infinite."""
     return None if x in (math.inf, -math.inf) else number(x)  # type: ignore[return-value]

@@ -20,7 +20,7 @@ from ._dim import Atom, Dim, Scalar, Undecided, symbol, text
 from ._error import ShapeError
 from ._interval import bottomless
 from ._report import Asked, Choice, Demand, Source
-from ._solve import step, threshold
+from ._solve import step, threshold, tighter
 from ._world import Memo, World
 
 _ROUNDS = 64  # of consequences of one demand
@@ -120,11 +120,8 @@ class Store:
             return bool(_decide.verdict(d).sign)
         if not depth:
             return False
-        for fact in (*self._state.above, *self._limits):
-            if fact is but:
-                continue
-            e = self._world.forward(fact.left) - self._world.forward(fact.right)
-            if type(e) is not Dim or e.symbols.isdisjoint(d.symbols):
+        for fact, e in self._known():
+            if fact is but or e.symbols.isdisjoint(d.symbols):
                 continue
             for mono, k in e.terms.items():
                 c = d.terms.get(mono, 0)
@@ -132,6 +129,18 @@ class Store:
                 if mono and weighs and self._nonnegative(d - e * (Fraction(c) / k), depth - 1, but):
                     return True
         return False
+
+    def _known(self) -> list[tuple[Demand, Dim]]:
+        """The inequalities, with what each says to be at least 0 in world symbols."""
+        memo, above, limits = self._world.memo, self._state.above, self._limits
+        if memo.facts[0] is not above or memo.facts[1] is not limits:
+            forward, found = self._world.forward, []
+            for fact in (*above, *limits):
+                e = forward(fact.left) - forward(fact.right)
+                if type(e) is Dim:
+                    found.append((fact, e))
+            memo.facts = above, limits, found
+        return memo.facts[2]
 
     def simplify(self, d: Scalar) -> Scalar:
         """The shortest known formula for d under what is known; an int, where it can be nothing
@@ -270,7 +279,7 @@ class Store:
             return False
         least, most = (k, most) if kind == "least" else (least, k)
         if hard_edge is not None and hard_edge[0] == kind:
-            edges = _tighter(edges, *hard_edge)
+            edges = tighter(edges, *hard_edge)
         home = world.home_of(w)
         if least is not None and most is not None and least > most:
             low, high = edges
@@ -385,12 +394,3 @@ class Store:
 
 def because(why: str, what: str) -> str:
     return f"{why}: {what}" if why else what
-
-
-def _tighter(
-    edges: tuple[int | None, int | None], kind: str, k: int
-) -> tuple[int | None, int | None]:
-    low, high = edges
-    if kind == "least":
-        return (k if low is None else max(low, k)), high
-    return low, (k if high is None else min(high, k))

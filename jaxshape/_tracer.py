@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ._branch import tentative
-from ._dim import Dim, too_long
+from ._dim import Dim, digits, too_long
 from ._error import JaxshapeError, JaxshapeWarning, ModelError, ShapeError, UnsupportedError
 from ._facts import Facts
 from ._host import SMALL, DimArray, content_key, host, is_host, type_of
@@ -34,6 +34,8 @@ from ._value import TensorType
 
 TINY = 32  # elements: unknown integers of at most rank 1 are followed one by one up to here
 FLOATS = 1024  # elements: larger floating-point constants are never looked into
+LONG = 200  # parts of a formula: longer ones get a name, whatever becomes of them
+WALKS = 100_000  # of subgraphs, beyond which those that repeat an earlier one are not kept
 _BIG = 1 << 62  # bytes of one tensor, beyond which no size can be meant
 _INTEGERS = (np.dtype("int64"), np.dtype("int32"))
 
@@ -108,18 +110,17 @@ class Tracer:
             )
             found = self.memo.get(key)
             if found is not None:
-                if key in self._within:
+                if key in self._within and len(facts.walks) < WALKS:
                     path = f"{scope.path}{node.label}/"
                     facts.walks += [(g, s, path + rest) for g, s, rest in self._within[key]]
                 return found if not any(node.outputs) else self._adopt(node, found, scope)
         minted, walks = facts.minted, len(facts.walks)
         try:
-            outputs = self._evaluate(node, inputs, scope)
+            outputs = tuple([self._tidy(v, node) for v in self._evaluate(node, inputs, scope)])
         except JaxshapeError as e:
             if hasattr(e, "node"):
                 raise
             raise annotate(e, node, scope) from e
-        outputs = tuple([self._tidy(v, node) for v in outputs])
         if key is not None and facts.minted == minted and facts.version == known:
             self.memo[key] = outputs
             if len(facts.walks) > walks:
@@ -168,7 +169,19 @@ class Tracer:
                 return TensorType(value.dtype, tuple([self._short(d, node) for d in value.shape]))
             if value.shape and (min(value.shape) < 0 or value.size > _BIG):
                 raise ShapeError(f"the shape {value} is not possible")
+        if type(value) is DimArray:
+            elements = value.elements.ravel().tolist()
+            short = [self._kept_short(e, node) for e in elements]
+            if any(a is not b for a, b in zip(short, elements, strict=True)):
+                return host(short, value.dtype).reshape(value.shape)
         return value
+
+    def _kept_short(self, e: Any, node: Node) -> Any:
+        """An element, or a name for it where its formula is long or the runtime's int overflows."""
+        stem = f"{node.op_type}_value"
+        if not isinstance(e, Dim) or e.size <= LONG and digits(e) <= 63:
+            return e
+        return self.facts.define(e, stem) if digits(e) <= 63 else self.facts.element(stem)
 
     def _short(self, d: Any, node: Node) -> Any:
         if d is None:

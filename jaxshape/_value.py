@@ -16,6 +16,7 @@ key. Strings are arrays of Python objects; their dtype is `np.dtype(object)` and
 
 from __future__ import annotations
 
+import operator
 import weakref
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -72,7 +73,10 @@ def as_dim(size: Any) -> Scalar | None:
             return None
         parsed = parse(size, symbol)
         return symbol(size) if parsed is None else parsed
-    size = int(size)
+    try:
+        size = operator.index(size)
+    except TypeError:
+        raise TypeError(f"{size!r} is no size: an int, a name or a formula is wanted") from None
     return None if size < 0 else size
 
 

@@ -48,6 +48,7 @@ class Memo:
         self.simple: dict[Scalar, Scalar] = {}
         self.decided: dict[Any, bool | None] = {}
         self.short: list[tuple[Dim, Dim, Monomial]] | None = None
+        self.facts: Any = (None, None, [])
 
 
 class World:

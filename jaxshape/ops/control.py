@@ -21,7 +21,7 @@ from .._device import canonical, to_device
 from .._error import JaxshapeError, ShapeError, UnsupportedError
 from .._fork import note
 from .._host import DimArray, is_host
-from .._join import elem_type, join, rename, stable
+from .._join import elem_type, join, rename, repeated, stable
 from .._op import Static, op
 from .._relation import decided, negate
 from .._value import UNKNOWN, TensorType
@@ -232,12 +232,11 @@ def _(m, cond, /, *v_initial, body):
     n = len(v_initial)
     start = np.asarray(True) if cond is None else cond
     trips = m.item() if m is not None and is_host(m) and m.size == 1 else None
-    if (
-        isinstance(trips, int)
-        and 0 < trips <= UNROLLED
-        and (exact := _unrolled(trips, start, v_initial, body))
-    ):
-        return exact
+    if isinstance(trips, int) and 0 < trips <= UNROLLED:
+        with repeated(trips) as bearable:
+            exact = _unrolled(trips, start, v_initial, body) if bearable else None
+        if exact:
+            return exact
     happens = _first_round(m, trips, start)
     before = mark()
 

@@ -1,0 +1,188 @@
+"""If, Loop and Scan: what is known of sizes made by a graph in a graph, and what it demands."""
+
+import numpy as np
+import pytest
+from builders import model
+
+import jaxshape as js
+
+ONE, TWO = "one = Constant <value_ints = [1]> ()", "two = Constant <value_ints = [2]> ()"
+LENGTH = "n = Shape (x)"
+
+
+def if_(condition: str, yes: str, no: str) -> str:
+    """y is what `yes` or `no` makes of x (N): each ends in a value `u` or `v`."""
+    return f"""g (float[N] x, bool flag) => (float[] y) {{
+        {LENGTH} {ONE} {TWO}
+        four = Constant <value_ints = [4]> ()
+        {condition}
+        y = If (c) <then_branch = t () => (float[] u) {{ {yes} }},
+                    else_branch = e () => (float[] v) {{ {no} }}>
+    }}"""
+
+
+def loop(trips: str, body: str, outputs: str = "y, ys", start: str = "", ends: str = "w, z") -> str:
+    """x (N) is carried through rounds of `body`, which makes w of v, and z, a row to collect."""
+    declared = ", ".join(f"float[] {o.strip()}" for o in outputs.split(","))
+    made = ", ".join(f"float[] {o.strip()}" for o in ends.split(","))
+    return f"""g (float[N] x, int64 m, bool flag) => ({declared}) {{
+        {LENGTH} {ONE} {TWO}
+        three = Constant <value_int = 3> ()
+        far = Constant <value_int = 1000> ()
+        never = Constant <value_int = 0> ()
+        {outputs} = Loop ({trips}, {start}, x) <body = b (int64 i, bool k, float[] v)
+            => (bool go, {made}) {{ go = Identity (k) {body} }}>
+    }}"""
+
+
+def scan(body: str) -> str:
+    """A state s (N) and the rows of x (T, M) go through `body`, which makes t of s, and z."""
+    return f"""g (float[N] s, float[T, M] x) => (float[] y, float[] ys) {{
+        {TWO}
+        y, ys = Scan (s, x) <num_scan_inputs = 1, body = b (float[] a, float[] r)
+            => (float[] t, float[] z) {{ {body} }}>
+    }}"""
+
+
+SAME = "w = Relu (v) z = Neg (v)"
+TWICE = "w = Concat <axis = 0> (v, v) z = ReduceSum <keepdims = 0> (v)"
+
+# (graph, types as text, requirements)
+TYPES = {
+    "if: both branches alike": (
+        if_("c = Identity (flag)", "u = Relu (x)", "v = Neg (x)"),
+        {"y": "float32[N]"},
+        [],
+    ),
+    "if: a size that differs is between the two": (
+        if_("c = Identity (flag)", "u = Relu (x)", "v = Concat <axis = 0> (x, x)"),
+        {"y": "float32[If_size]"},
+        [],
+    ),
+    "if: a condition on sizes is no failure": (
+        if_("t = GreaterOrEqual (n, four) c = Squeeze (t)", "u = Relu (x)", "v = Neg (x)"),
+        {"y": "float32[N]"},
+        [],
+    ),
+    "if: what a branch demands holds only there": (
+        if_("c = Identity (flag)", "s = Reshape (x, four) u = Neg (s)", "v = Identity (x)"),
+        {"y": "float32[If_size]"},
+        [],
+    ),
+    "if: a branch that cannot be leaves the other": (
+        if_("t = Less (n, four) c = Squeeze (t)", "u = Reshape (x, four)", "v = Relu (x)"),
+        {"y": "float32[N]"},
+        ["N >= 4"],
+    ),
+    "if: nor one that cannot be reached": (
+        if_(
+            "r = Reshape (x, four) t = Less (n, four) c = Squeeze (t)",
+            "u = Reshape (x, two)",
+            "v = Relu (r)",
+        ),
+        {"y": "float32[4]"},
+        ["N == 4"],
+    ),
+    "loop: rounds one by one": (
+        loop("three", TWICE),
+        {"y": "float32[8*N]", "ys": "float32[3]"},
+        [],
+    ),
+    "loop: a fixpoint": (
+        loop("far", SAME),
+        {"y": "float32[N]", "ys": "float32[1000, N]"},
+        [],
+    ),
+    "loop: a size that changes is a fresh one": (
+        loop("far", TWICE),
+        {"y": "float32[Loop_size_1]", "ys": "float32[1000]"},
+        [],
+    ),
+    "loop: what the body demands holds where it runs": (
+        loop("far", "s = Reshape (v, two) w = Relu (s) z = Neg (s)"),
+        {"y": "float32[2]", "ys": "float32[1000, 2]"},
+        ["N == 2"],
+    ),
+    "loop: not where it may not run": (
+        loop("m", "s = Reshape (v, two) w = Relu (s) z = Neg (s)"),
+        {"y": "float32[N]"},
+        [],
+    ),
+    "loop: nor where the first condition is data": (
+        loop("far", "s = Reshape (v, two) w = Relu (s) z = Neg (s)", start="flag"),
+        {"y": "float32[N]"},
+        [],
+    ),
+    "loop: no round leaves all as it is": (
+        loop("never", TWICE),
+        {"y": "float32[N]", "ys": "float32[0]"},
+        [],
+    ),
+    "loop: a body that cannot run does not run": (
+        loop("m", "s = Reshape (one, two) f = Cast <to = 1> (s) w = Add (v, f) z = Neg (f)"),
+        {"y": "float32[N]"},
+        [],
+    ),
+    "scan": (
+        scan("t = Relu (a) z = Neg (r)"),
+        {"y": "float32[N]", "ys": "float32[T, M]"},
+        [],
+    ),
+    "scan: a state keeps its size": (
+        scan("t = Add (a, r) z = Reshape (r, two)"),
+        {"ys": "float32[T, 2]"},
+        ["N == 2", "M == 2"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("graph", "types", "demands"), TYPES.values(), ids=TYPES)
+def test_types(graph, types, demands):
+    traced = js.trace(model(graph))
+    assert {n: str(traced[n]) for n in types} == types
+    assert [str(r) for r in traced.requirements] == demands
+
+
+def test_bounds_of_a_joined_size():
+    traced = js.trace(model(TYPES["if: a size that differs is between the two"][0]))
+    assert {n: (low, str(high)) for n, (low, high) in traced.bounds.items()} == {
+        "If_size": (1, "2*N")
+    }
+
+
+@pytest.mark.parametrize("trips", [0, 1, 2])
+def test_rows_of_a_loop(trips):
+    """A loop that never runs gives no rows, of the size that its rows would have."""
+    feed = {"x": np.ones(3, np.float32), "m": np.asarray(trips), "flag": np.asarray(True)}
+    found = js.run(model(loop("m", SAME)), feed)
+    assert (found["y"].shape, found["ys"].shape) == ((3,), (trips, 3))
+
+
+def test_impossible_body_that_never_runs():
+    graph = loop("m", "s = Reshape (v, two) w = Relu (s) z = Neg (s)")
+    feed = {"x": np.ones(3, np.float32), "m": np.asarray(0), "flag": np.asarray(True)}
+    assert js.run(model(graph), feed)["y"].shape == (3,)
+
+
+def nested(depth: int, name: str = "") -> str:
+    """Loops in one another, the innermost of which doubles what is carried."""
+    i, carry = f"i{depth}", f"v{depth}"
+    inner = (
+        f"w{depth} = Concat <axis = 0> ({carry}, {carry})"
+        if depth == 0
+        else f"w{depth} = Loop (m, , {carry}) <body = {nested(depth - 1)}>"
+    )
+    return (
+        f"b{depth} (int64 {i}, bool k{depth}, float[] {carry}) => (bool g{depth}, float[] "
+        f"w{depth}) {{ g{depth} = Identity (k{depth}) {inner} }}"
+    )
+
+
+@pytest.mark.parametrize("m", ["int64 m", ""])
+def test_loops_in_loops(m):
+    """They end, however deep, and claim nothing of what they do not follow."""
+    known = "" if m else "m = Constant <value_int = 3> ()"
+    graph = f"""g (float[N] x{", " + m if m else ""}) => (float[] y) {{
+        {known} y = Loop (m, , x) <body = {nested(6)}>
+    }}"""
+    assert str(js.trace(model(graph))["y"]) in ("float32[...]", "float32[Loop_size]")

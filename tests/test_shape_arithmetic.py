@@ -1,0 +1,79 @@
+"""Sizes as values: what shape arithmetic knows of its elements, as the runtime would compute."""
+
+import numpy as np
+import pytest
+from builders import model
+
+import jaxshape as js
+
+CONSTANTS = {
+    "half": "value_float = 0.5",
+    "small": "value_float = 0.7",
+    "odd": "value_floats = [2.5, -0.5]",
+    "one": "value_ints = [1]",
+    "two": "value_ints = [2]",
+    "four": "value_ints = [4]",
+    "minus": "value_ints = [-2]",
+}
+
+
+def graph(nodes: str, result: str = "int64") -> str:
+    used = [f"{n} = Constant <{v}> ()" for n, v in CONSTANTS.items() if f"{n}" in nodes]
+    return (
+        f"g (float[N] x, float[M] z) => ({result}[] y) {{ n = Shape (x) {' '.join(used)} {nodes} }}"
+    )
+
+
+FLOAT = "f = Cast <to = 1> (n)"
+INT = "y = Cast <to = 7> (r)"
+
+# (nodes that make y from n, the sizes of x (N); what is known of y's elements)
+ELEMENTS = [
+    ("y = Div (n, two)", "[N//2]"),
+    ("y = Div (n, minus)", "[-(N//2)]"),
+    ("m = Neg (n) y = Div (m, two)", "[-(N//2)]"),
+    ("m = Neg (n) y = Div (m, minus)", "[N//2]"),
+    ("y = Mod (n, two)", "[N % 2]"),
+    ("y = Mod <fmod = 1> (n, minus)", "[N % 2]"),
+    ("m = Neg (n) y = Mod <fmod = 1> (m, two)", "[-(N % 2)]"),
+    ("m = Neg (n) y = Mod (m, two)", "[N % 2]"),
+    (f"{FLOAT} h = Mul (f, half) r = Floor (h) {INT}", "[N//2]"),
+    (f"{FLOAT} h = Mul (f, small) r = Floor (h) {INT}", "[7*N//10]"),
+    (f"{FLOAT} c = Concat <axis = 0> (f, odd) r = Round (c) {INT}", "[N, 2, 0]"),
+    (f"{FLOAT} c = Concat <axis = 0> (f, odd) r = Floor (c) {INT}", "[N, 2, -1]"),
+    ("c = Less (n, one) y = Where (c, four, n)", "[N]"),
+    ("c = Less (n, four) y = Where (c, four, n)", "[max(N, 4)]"),
+    ("c = Equal (n, four) y = Where (c, four, n)", "[N]"),
+    ("c = Less (n, four) y = Where (c, two, four)", "[value]"),
+]
+
+
+@pytest.mark.parametrize(("nodes", "elements"), ELEMENTS)
+def test_elements(nodes, elements):
+    traced = js.trace(model(graph(nodes)))
+    known = traced.content("y")
+    assert known is not None and str(known.tolist()) == elements
+    for n in range(9):
+        y = js.run(model(graph(nodes)), {"x": np.ones(n, "f"), "z": np.ones(2, "f")})["y"]
+        for e, got in zip(known.tolist(), y.tolist(), strict=True):
+            names = {s.name for s in getattr(e, "symbols", ())}
+            if n and names <= {"N"}:
+                assert got == (e.evaluate({"N": n}) if names else e)
+
+
+def test_bounds_of_a_choice():
+    nodes = "c = Less (n, four) s = Where (c, two, four) y = ConstantOfShape (s)"
+    traced = js.trace(model(graph(nodes, "float")))
+    assert (str(traced["y"]), traced.bounds) == ("float32[value]", {"value": (2, 4)})
+
+
+def test_an_index_is_int64_on_the_host_too():
+    """Whatever JAX's setting: what is folded has the dtype of the standard."""
+    assert str(js.trace(model(graph("y = ArgMax <axis = 0> (n)")))["y"]) == "int64[1]"
+
+
+def test_products_beyond_int64_are_unknown():
+    """Doubled 70 times, a size has overflowed: no formula says what the runtime holds then."""
+    steps = " ".join(f"s{i + 1} = Add (s{i}, s{i})" for i in range(70))
+    traced = js.trace(model(graph(f"s0 = Identity (n) {steps} y = ConstantOfShape (s70)", "float")))
+    assert "N" not in str(traced["y"])
