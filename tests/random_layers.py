@@ -10,7 +10,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 from random_graphs import Builder, captured, typed
-from random_nodes import NODES, scalar, size, sizes
+from random_nodes import NODES
+from random_sizes import scalar, size, sizes
 
 INNER = list(NODES)
 

@@ -36,6 +36,7 @@ def declare(
 
     run = completed(lowering)
     run.__name__, run.__doc__ = f"{name.lower()}_{since}", doc
+    run.__module__ = lowering.__module__
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
             _Kind(
