@@ -46,9 +46,12 @@ class Op:
         elementwise: bool,
         random: bool,
         traced: bool,
+        sizes: bool,
+        dtypes: tuple[str, ...],
     ):
         self.function, self.name, self.domain, self.since = function, name, domain, since
         self.host, self.elementwise, self.random, self.traced = host, elementwise, random, traced
+        self.sizes, self.dtypes = sizes, dtypes
         self.rule: Function | None = None
         self.rankless = False
         parameters = inspect.signature(function, eval_str=True).parameters.values()
@@ -125,6 +128,8 @@ def op(
     elementwise: bool = False,
     random: bool = False,
     traced: bool = False,
+    sizes: bool = False,
+    dtypes: tuple[str, ...] = (),
 ) -> Callable[[Function], Op]:
     """Register a function as the lowering of an ONNX operator.
 
@@ -136,6 +141,9 @@ def op(
       elementwise: the output's shape is that of the inputs broadcast together.
       random: the result depends on a generator, so that two equal nodes are two different values.
       traced: under jit the body also takes `Static` inputs that are not known (control flow).
+      sizes: the result tells how large the inputs are, never what they hold.
+      dtypes: the attributes that name an element type, of a result or to compute in; a conversion
+        to another precision (`to_jax(dtype=...)`) changes them.
 
     Returns:
       A decorator that gives back the registered `Op`, callable as the function itself.
@@ -159,6 +167,8 @@ def op(
             elementwise,
             random,
             traced,
+            sizes,
+            dtypes,
         )
         versions = _registry.setdefault((made.domain, name), [])
         versions[:] = [v for v in versions if v.since != since]

@@ -136,7 +136,7 @@ def _viewed(x: Any, to: np.dtype) -> Any:
 # operators ----------------------------------------------------------------------------------------
 
 
-@op("Cast", since=1, host=True)
+@op("Cast", since=1, host=True, dtypes=("to",))
 def cast_1(x, /, *, to):
     """Convert x (*D) to the dtype whose name in the standard is `to` -> (*D)."""
     return convert(x, _named(to))
@@ -149,19 +149,19 @@ def _named(name: str) -> np.dtype:
         raise ShapeError(f"to is {name!r}, which is no element type") from None
 
 
-@op("Cast", since=6, host=True)
+@op("Cast", since=6, host=True, dtypes=("to",))
 def cast_6(x, /, *, to):
     """Convert x (*D) to the dtype `to` -> (*D)."""
     return convert(x, dtype_of(to))
 
 
-@op("Cast", since=19, host=True)
+@op("Cast", since=19, host=True, dtypes=("to",))
 def cast_19(x, /, *, to, saturate=1):
     """Convert x (*D) to the dtype `to` -> (*D); an 8-bit float saturates or overflows."""
     return convert(x, dtype_of(to), saturate)
 
 
-@op("Cast", since=24, host=True)
+@op("Cast", since=24, host=True, dtypes=("to",))
 def cast_24(x, /, *, to, saturate=1, round_mode="up"):
     """Convert x (*D) to the dtype `to` -> (*D); `round_mode` is for powers of two (float8e8m0)."""
     return convert(x, dtype_of(to), saturate, round_mode)

@@ -100,7 +100,7 @@ def _(input, /, *, value=None):
     )
 
 
-@op("EyeLike", since=9, host=True)
+@op("EyeLike", since=9, host=True, dtypes=("dtype",))
 def eye_like(input, /, *, dtype=None, k=0):
     """Put ones on the k-th diagonal of zeros -> the shape of input (N, M)."""
     ranked("input", hostdims(input.shape), 2)
@@ -161,7 +161,7 @@ def range_11(start: Static, limit: Static, delta: Static, /):
     return count_up(start, limit, delta)
 
 
-@op("Range", since=27, host=True)
+@op("Range", since=27, host=True, dtypes=("stash_type",))
 def range_27(start: Static, limit: Static, delta: Static, /, *, stash_type=1):
     """Count from start () to limit () by delta (); 16-bit floats are computed in stash_type."""
     values = count_up(*stashed(start, limit, delta, stash_type))
@@ -185,7 +185,7 @@ def _(start, limit, delta, /, *, stash_type=1):
 
 
 def _window(name: str, a: float, b: float, c: float) -> None:
-    @op(name, since=17, host=True)
+    @op(name, since=17, host=True, dtypes=("output_datatype",))
     def window(size: Static, /, *, output_datatype=1, periodic=1):
         """Sample a - b cos(t) + c cos(2 t) on size () points of a turn -> (size,).
 

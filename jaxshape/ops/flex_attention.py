@@ -52,7 +52,7 @@ def _modified(graph, x, name):
     return y
 
 
-@op("FlexAttention", domain="ai.onnx.preview", since=1, host=True)
+@op("FlexAttention", domain="ai.onnx.preview", since=1, host=True, dtypes=("softmax_precision",))
 def flex_attention(
     q, k, v, /, *, prob_mod=None, scale=None, score_mod=None, softmax_precision=None
 ):

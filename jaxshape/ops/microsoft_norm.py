@@ -22,10 +22,10 @@ from .norm import layer_norm, moments, rms_norm
 DOMAIN = "com.microsoft"
 _EPSILON = 9.999999960041972e-13
 
-op("LayerNormalization", since=1, host=True)(layer_norm.function)
+op("LayerNormalization", since=1, host=True, dtypes=("stash_type",))(layer_norm.function)
 
 
-@op("SimplifiedLayerNormalization", since=1, host=True)
+@op("SimplifiedLayerNormalization", since=1, host=True, dtypes=("stash_type",))
 def simplified_layer_norm(x, scale, /, *, axis=-1, epsilon=1e-5, stash_type=1):
     """Divide x (*A, *B) by its root mean square over B -> as x, 1/root (*A, 1, ...)."""
     y = rms_norm.function(x, scale, axis=axis, epsilon=epsilon, stash_type=stash_type)

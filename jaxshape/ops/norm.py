@@ -95,7 +95,7 @@ def group_norm_18(x, scale, bias, /, *, epsilon=1e-5, num_groups):
     return _ungrouped(_affine(y, scale, bias), x).astype(x.dtype)
 
 
-@op("GroupNormalization", since=21, host=True)
+@op("GroupNormalization", since=21, host=True, dtypes=("stash_type",))
 def group_norm_21(x, scale, bias, /, *, epsilon=1e-5, num_groups, stash_type=1):
     """Normalise x (N, C, *D) by groups of channels, times scale (C,), plus bias (C,) -> as x."""
     y = _ungrouped(_grouped(x, num_groups, epsilon, _stash(stash_type, x)[1]), x)
@@ -103,7 +103,7 @@ def group_norm_21(x, scale, bias, /, *, epsilon=1e-5, num_groups, stash_type=1):
     return _affine(y, scale, bias).astype(x.dtype)
 
 
-@op("LayerNormalization", since=17, host=True)
+@op("LayerNormalization", since=17, host=True, dtypes=("stash_type",))
 def layer_norm(x, scale, b=None, /, *, axis=-1, epsilon=1e-5, stash_type=1):
     """Normalise x (*A, *B) over B, from `axis` on -> as x, mean and 1/deviation (*A, 1, ...)."""
     start, (asked, dtype) = axis_in(axis, x.ndim), _stash(stash_type, x)
@@ -116,7 +116,7 @@ def layer_norm(x, scale, b=None, /, *, axis=-1, epsilon=1e-5, stash_type=1):
     return y.astype(x.dtype), mean.astype(asked), inverse.astype(asked)
 
 
-@op("RMSNormalization", since=23, host=True)
+@op("RMSNormalization", since=23, host=True, dtypes=("stash_type",))
 def rms_norm(x, scale, /, *, axis=-1, epsilon=1e-5, stash_type=1):
     """Divide x (*A, *B) by its root mean square over B, from `axis` on -> as x, scale's dtype."""
     start, dtype = axis_in(axis, x.ndim), _stash(stash_type, x)[1]

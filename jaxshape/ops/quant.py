@@ -167,7 +167,7 @@ def quantize_19(x, y_scale, y_zero_point=None, /, *, axis=1, saturate=1):
     return _quantize(x, y_scale, y_zero_point, axis, saturate)
 
 
-@op("QuantizeLinear", since=21, host=True)
+@op("QuantizeLinear", since=21, host=True, dtypes=("output_dtype",))
 def quantize_21(
     x, y_scale, y_zero_point=None, /, *, axis=1, block_size=0, output_dtype=0, saturate=1
 ):
@@ -175,7 +175,7 @@ def quantize_21(
     return _quantize(x, y_scale, y_zero_point, axis, saturate, block_size, output_dtype)
 
 
-@op("QuantizeLinear", since=23, host=True)
+@op("QuantizeLinear", since=23, host=True, dtypes=("output_dtype", "precision"))
 def quantize_23(
     x, y_scale, y_zero_point=None, /, *,
     axis=1, block_size=0, output_dtype=0, precision=0, saturate=1,
@@ -217,7 +217,7 @@ def dequantize_21(x, x_scale, x_zero_point=None, /, *, axis=1, block_size=0):
     return _dequantize(x, x_scale, x_zero_point, axis, block_size)
 
 
-@op("DequantizeLinear", since=23, host=True)
+@op("DequantizeLinear", since=23, host=True, dtypes=("output_dtype",))
 def dequantize_23(x, x_scale, x_zero_point=None, /, *, axis=1, block_size=0, output_dtype=0):
     """Give (x (*D) - x_zero_point) * x_scale, both (), (D[axis],) or one for each block -> (*D)."""
     return _dequantize(x, x_scale, x_zero_point, axis, block_size, output_dtype)

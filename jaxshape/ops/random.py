@@ -49,31 +49,31 @@ def uniform(shape: Any, dtype: np.dtype, low: float, high: float, seed: float | 
     return jax.random.uniform(key_of(seed), shape, dtype) * (high - low) + low
 
 
-@op("RandomNormal", since=1, random=True)
+@op("RandomNormal", since=1, random=True, dtypes=("dtype",))
 def random_normal(*, dtype=1, mean=0.0, scale=1.0, seed=None, shape):
     """Draw from the normal distribution of a mean and a standard deviation -> (*shape)."""
     return normal(checked(shape), floating(dtype), mean, scale, seed)
 
 
-@op("RandomUniform", since=1, random=True)
+@op("RandomUniform", since=1, random=True, dtypes=("dtype",))
 def random_uniform(*, dtype=1, high=1.0, low=0.0, seed=None, shape):
     """Draw uniformly from low to high -> (*shape)."""
     return uniform(checked(shape), floating(dtype), low, high, seed)
 
 
-@op("RandomNormalLike", since=1, elementwise=True, random=True)
+@op("RandomNormalLike", since=1, elementwise=True, random=True, dtypes=("dtype",))
 def random_normal_like(input, /, *, dtype=None, mean=0.0, scale=1.0, seed=None):
     """Draw from the normal distribution -> the shape of input (*D), its dtype unless said."""
     return normal(input.shape, floating(dtype, input.dtype), mean, scale, seed)
 
 
-@op("RandomUniformLike", since=1, elementwise=True, random=True)
+@op("RandomUniformLike", since=1, elementwise=True, random=True, dtypes=("dtype",))
 def random_uniform_like(input, /, *, dtype=None, high=1.0, low=0.0, seed=None):
     """Draw uniformly from low to high -> the shape of input (*D), its dtype unless said."""
     return uniform(input.shape, floating(dtype, input.dtype), low, high, seed)
 
 
-@op("Bernoulli", since=15, elementwise=True, random=True)
+@op("Bernoulli", since=15, elementwise=True, random=True, dtypes=("dtype",))
 def bernoulli(input, /, *, dtype=None, seed=None):
     """Draw 1 with the probabilities input (*D), else 0 -> (*D)."""
     p = input.astype(wide(input.dtype))  # 16 bits would round the draws
@@ -81,7 +81,7 @@ def bernoulli(input, /, *, dtype=None, seed=None):
     return (draws < p).astype(canonical(dtype_of(dtype, input.dtype)))
 
 
-@op("Multinomial", since=7, random=True)
+@op("Multinomial", since=7, random=True, dtypes=("dtype",))
 def multinomial(input, /, *, dtype=6, sample_size=1, seed=None):
     """Draw classes by unnormalised log-probabilities input (N, C) -> (N, sample_size)."""
     ranked("input", input.shape, 2)

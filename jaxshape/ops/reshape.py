@@ -28,13 +28,13 @@ def shape_part(shape: Sequence[Any], start: int, end: int | None) -> Any:
     return host(shape[slice(start, end)])
 
 
-@op("Shape", since=1, host=True)
+@op("Shape", since=1, host=True, sizes=True)
 def shape_1(data, /):
     """Give the sizes of data (*D) as integers (r,)."""
     return shape_15(data)
 
 
-@op("Shape", since=15, host=True)
+@op("Shape", since=15, host=True, sizes=True)
 def shape_15(data, /, *, start=0, end=None):
     """Give the sizes of data (*D) from axis start up to end, both clamped, as integers (n,)."""
     return shape_part(hostdims(data.shape), start, end)
@@ -52,7 +52,7 @@ def _(data, /):
     return _shape_type(data)
 
 
-@op("Size", since=1, host=True)
+@op("Size", since=1, host=True, sizes=True)
 def size(data, /):
     """Give the number of elements of data (*D) as an integer ()."""
     return host([product(hostdims(data.shape))]).reshape(())

@@ -74,7 +74,7 @@ def _(*inputs):
     return list(inputs)
 
 
-@op("SequenceEmpty", since=11, host=True)
+@op("SequenceEmpty", since=11, host=True, dtypes=("dtype",))
 def sequence_empty(*, dtype=None):
     """Make a sequence of no elements."""
     return []
@@ -143,7 +143,7 @@ def _(input_sequence, position=None, /):
     return SequenceType(seq.elem, None if seq.length is None else seq.length - 1)
 
 
-@op("SequenceLength", since=11, host=True)
+@op("SequenceLength", since=11, host=True, sizes=True)
 def sequence_length(input_sequence, /):
     """Count the elements -> ()."""
     return np.asarray(len(input_sequence), np.int64)

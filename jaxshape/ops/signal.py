@@ -172,7 +172,7 @@ def _(signal, frame_step, window=None, frame_length=None, /, *, onesided=1):
 # mel scale ----------------------------------------------------------------------------------------
 
 
-@op("MelWeightMatrix", since=17, host=True)
+@op("MelWeightMatrix", since=17, host=True, dtypes=("output_datatype",))
 def mel_weight_matrix(
     num_mel_bins: Static, dft_length: Static, sample_rate: Static, lower_edge_hertz: Static,
     upper_edge_hertz: Static, /, *, output_datatype=1,
