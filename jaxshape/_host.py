@@ -22,10 +22,10 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from . import _facts
+from . import _element
 from ._dim import Dim, Undecided, maximum, minimum
-from ._rational import divide_exact, half_even, integral, scale_exact
-from ._relation import Relation, both, decided, either, negate, related
+from ._rational import half_even
+from ._relation import Relation, both, either, negate, related
 from ._value import TensorType
 
 SMALL = 65_536  # elements: the most that constant folding touches
@@ -80,7 +80,9 @@ class DimArray(np.lib.mixins.NDArrayOperatorsMixin):
     def astype(self, dtype: Any, copy: bool = True) -> Any:
         """Convert as the runtime does: to integers by truncation, to bool by comparison with 0."""
         target = np.dtype(dtype)
-        return wrap(_vectorize(lambda x: cast(x, self.dtype, target), self.elements), target)
+        return wrap(
+            _vectorize(lambda x: _element.cast(x, self.dtype, target), self.elements), target
+        )
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         raise Undecided("the content of this array is a formula, not numbers")
@@ -175,79 +177,6 @@ def _strip(x: Any) -> Any:
     return x
 
 
-def number(x: Any) -> bool:
-    """Whether an element is a plain number."""
-    return not isinstance(x, (Dim, Relation))
-
-
-def unknown(*parts: Any) -> Dim:
-    """A fresh integer for an element that no formula expresses."""
-    return _facts.element("value")
-
-
-def cast(x: Any, source: np.dtype, target: np.dtype) -> Any:
-    """One element converted to another dtype."""
-    if number(x):
-        return np.asarray(x, dtype=source).astype(target).item()
-    kind = np.dtype(target).kind
-    if isinstance(x, Relation):
-        known = decided(x)
-        if known is not None:
-            return known if kind == "b" else int(known)
-        if kind == "b":
-            return x
-        raise Undecided("a relation as a number")
-    if kind == "b":
-        return related("!=", x, 0)
-    if kind in "iu":
-        if integral(x):
-            if target.itemsize >= 4 and (kind == "i" or _facts.at_least(x, 0)):
-                return x  # sizes stay below 10**9
-            raise Undecided("a size in an integer that may not hold it")
-        if _facts.at_least(x, 0):
-            return math.floor(x)
-        return unknown(x)
-    return scale_exact(x, 1, target) if kind == "f" else _raise("no such conversion of a size")
-
-
-def _raise(text: str) -> Any:
-    raise Undecided(text)
-
-
-def _arithmetic(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """Numbers in the node's own dtype, dims exactly; floats only where rounding does not show."""
-
-    def apply(dtype: np.dtype, a: Any, b: Any) -> Any:
-        if number(a) and number(b):
-            with np.errstate(all="ignore"):
-                return function(dtype.type(a), dtype.type(b)).item()
-        if dtype.kind not in "iu":
-            a, b = (scale_exact(x, 1, dtype) for x in (a, b))
-        return function(a, b)
-
-    return apply
-
-
-def _multiply(dtype: np.dtype, a: Any, b: Any) -> Any:
-    if dtype.kind in "iu" or number(a) == number(b):
-        return _arithmetic(operator.mul)(dtype, a, b)
-    return scale_exact(a, b, dtype) if number(b) else scale_exact(b, a, dtype)
-
-
-def _divide(dtype: np.dtype, a: Any, b: Any) -> Any:
-    if dtype.kind in "iu":
-        raise Undecided("integers divide by truncation: use truncate_divide")
-    if number(a) and number(b):
-        return _arithmetic(operator.truediv)(dtype, a, b)
-    return divide_exact(a, b, dtype)
-
-
-def _power(dtype: np.dtype, a: Any, b: Any) -> Any:
-    if number(b) and b == int(b) and 0 <= b <= 4 and dtype.kind in "iu":
-        return a ** int(b)
-    raise Undecided("a power of a size")
-
-
 def truncate_divide(a: Any, b: Any) -> Any:
     """Integer division toward zero, as ONNX's Div: on host arrays, with dims, or in JAX."""
     if namespace(a, b) is not np:
@@ -263,68 +192,12 @@ def truncate_divide(a: Any, b: Any) -> Any:
             )
     dtype = a.dtype if isinstance(a, DimArray) else b.dtype
 
-    def divide(x: Any, y: Any) -> Any:
-        if number(x) and number(y):
-            return int(math.copysign(1, x) * math.copysign(1, y)) * (abs(x) // abs(y)) if y else 0
-        if _facts.at_least(-1, y):
-            x, y = -x, -y
-        if _facts.at_least(x, 0) and _facts.at_least(y, 1):
-            return x // y
-        if _facts.at_least(0, x) and _facts.at_least(y, 1):
-            return -(-x // y)
-        return unknown(x, y)
-
-    return wrap(_vectorize(divide, _elements(a), _elements(b)), dtype)
-
-
-def _modulo(dtype: np.dtype, a: Any, b: Any) -> Any:
-    if number(a) and number(b):
-        return np.remainder(dtype.type(a), dtype.type(b)).item()
-    if dtype.kind in "iu" and _facts.at_least(b, 1):
-        return a % b
-    return unknown(a, b) if dtype.kind in "iu" else _raise("a remainder of floats")
-
-
-def _fmod(dtype: np.dtype, a: Any, b: Any) -> Any:
-    if _facts.at_least(-1, b):
-        b = -b  # the sign of a remainder is that of a
-    if _facts.at_least(a, 0) and _facts.at_least(b, 1):
-        return _modulo(dtype, a, b)
-    if dtype.kind in "iu" and _facts.at_least(0, a) and _facts.at_least(b, 1):
-        return -_modulo(dtype, -a, b)
-    return unknown(a, b) if dtype.kind in "iu" else _raise("a remainder of floats")
-
-
-def _absolute(dtype: np.dtype, x: Any) -> Any:
-    return x if _facts.at_least(x, 0) else maximum(x, -x)
-
-
-def _sign(dtype: np.dtype, x: Any) -> Any:
-    return 1 if _facts.at_least(x, 1) else -1 if _facts.at_least(-1, x) else unknown(x)
-
-
-def _where(condition: Any, a: Any, b: Any) -> Any:
-    """One element of a selection: the branch that is sure, a max or min, else unknown."""
-    known = decided(condition)
-    if known is not None:
-        return a if known else b
-    if a is b or (number(a) and number(b) and a == b):
-        return a
-    if isinstance(a, Relation) or isinstance(b, Relation) or isinstance(a, bool):
-        yes, no = both(condition, a), both(negate(condition), b)
-        return either(yes, no)
-    if (picked := condition.choose(a, b)) is not None:
-        return picked
-    if not (integral(a) and integral(b)):
-        raise Undecided("a selection between floats")
-    if _facts.at_least(a, 0) and _facts.at_least(b, 0):
-        return _facts.count("value", minimum(a, b), maximum(a, b))
-    return _facts.element("value")
+    return wrap(_vectorize(_element.truncated, _elements(a), _elements(b)), dtype)
 
 
 def where(condition: Any, a: Any, b: Any) -> Any:
     dtype = next((x.dtype for x in (a, b) if hasattr(x, "dtype")), np.dtype("int64"))
-    return wrap(_vectorize(_where, *map(_elements, (condition, a, b))), dtype)
+    return wrap(_vectorize(_element.choose, *map(_elements, (condition, a, b))), dtype)
 
 
 def _reduction(function: Callable[[Any, Any], Any], start: Any) -> Callable[..., Any]:
@@ -368,19 +241,19 @@ _TO_BOOL = frozenset(
     "logical_and logical_or logical_not logical_xor".split()
 )
 _UFUNCS: dict[str, Callable[..., Any]] = {
-    "add": _arithmetic(operator.add),
-    "subtract": _arithmetic(operator.sub),
-    "multiply": _multiply,
-    "divide": _divide,
-    "true_divide": _divide,
-    "power": _power,
-    "remainder": _modulo,
-    "fmod": _fmod,
+    "add": _element.arithmetic(operator.add),
+    "subtract": _element.arithmetic(operator.sub),
+    "multiply": _element.multiply,
+    "divide": _element.divide,
+    "true_divide": _element.divide,
+    "power": _element.power,
+    "remainder": _element.modulo,
+    "fmod": _element.fmod,
     "maximum": lambda dtype, a, b: maximum(a, b),
     "minimum": lambda dtype, a, b: minimum(a, b),
     "negative": lambda dtype, x: -x,
-    "absolute": _absolute,
-    "sign": _sign,
+    "absolute": _element.absolute,
+    "sign": _element.sign,
     "floor": lambda dtype, x: math.floor(x),
     "ceil": lambda dtype, x: math.ceil(x),
     "rint": lambda dtype, x: half_even(Fraction(x) if isinstance(x, float) else x),

@@ -19,7 +19,8 @@ import numpy as np
 from . import _facts
 from ._branch import minted_since, tentative
 from ._dim import Dim, maximum, minimum
-from ._host import DimArray, content_key, is_host, number, type_of, wrap
+from ._element import number
+from ._host import DimArray, content_key, is_host, type_of, wrap
 from ._value import UNKNOWN, OptionalType, SequenceType, TensorType
 
 WALKS = 256  # of a body, all loops around it together: where there would be more, less is followed
