@@ -16,7 +16,7 @@ import numpy as np
 
 from ._decide import Periods, axis, newton, sample, verdict
 from ._dim import Atom, Dim, Monomial, Scalar, Undecided, interval, make, number, size_of, symbol
-from ._evaluate import at, rebuild
+from ._evaluate import at, construct, rebuild
 from ._world import World, residue
 
 _FAR = 1 << 40  # sizes are below this
@@ -214,6 +214,21 @@ def threshold(d: Dim, least: int | None, most: int | None) -> tuple[str, int] | 
         middle = (start + end) // 2
         start, end = (middle, end) if holds(middle) == first else (start, middle)
     return ("least", end) if sign > 0 else ("most", start)
+
+
+def bare(d: Dim) -> Scalar:
+    """What d >= 0 demands, without the numbers in its greatest (least) of several that cannot be
+    it: max(n, 0) - 1 >= 0 where n - 1 >= 0.
+    """
+    if len(d.terms) > 2 or (len(d.terms) == 2 and not d.constant):
+        return d
+    ((mono, k),) = [(mono, k) for mono, k in d.terms.items() if mono]
+    if len(mono) != 1 or mono[0].kind != ("max" if k > 0 else "min"):
+        return d
+    args = [x for x in mono[0].args if type(x) is Dim or k * x + d.constant >= 0]
+    if not args or len(args) == len(mono[0].args):
+        return d
+    return construct(mono[0].kind, args) * k + d.constant
 
 
 def tighter(

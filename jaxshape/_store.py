@@ -20,7 +20,7 @@ from ._dim import Atom, Dim, Scalar, Undecided, symbol, text
 from ._error import ShapeError
 from ._interval import bottomless
 from ._report import Asked, Choice, Demand, Source
-from ._solve import step, threshold, tighter
+from ._solve import bare, step, threshold, tighter
 from ._world import Memo, World
 
 _ROUNDS = 64  # of consequences of one demand
@@ -249,9 +249,11 @@ class Store:
         """Record left >= right: a bound of one symbol, or an inequality between several."""
         world = self._world
         d = world.forward(demand.left) - world.forward(demand.right)
+        d = bare(d) if type(d) is Dim else d
         if type(d) is Dim and len(d.symbols) == 1:
             left, right = demand.hard or (demand.left, demand.right)
             hard = world.forward(left) - world.forward(right)
+            hard = bare(hard) if type(hard) is Dim else hard
             if self._bound_by(d, hard, demand.source):
                 return
         self._state.above += (dataclasses.replace(demand, proved=_decide.verdict(d).exact),)

@@ -43,6 +43,14 @@ def test_text(demand, text):
     assert [str(x) for x in facts.report()] == [text]
 
 
+def test_a_size_at_least_1_is_no_greatest_of_itself_and_0():
+    facts = Facts()
+    with using(facts):
+        facts.least(2 * maximum(r, 0) + 3, 5)
+        facts.least(minimum(-r, -2), -9)
+        assert facts.simplify(maximum(r, 0)) is facts.simplify(r) and facts.bound(r) == (1, 9)
+
+
 def test_a_choice_says_what_follows_from_it():
     made = traced("g (float[2, 3] x, int64[2] t) => (float[a, b] y) { y = Expand(x, t) }")
     texts = [str(x) for x in made.requirements]
