@@ -13,13 +13,13 @@ from typing import Any
 
 import jax
 import jax.core
+import jax.export
 import numpy as np
 
 from ._device import to_device
 from ._error import UnknownValueError
-from ._facts import Facts, using
+from ._export_walk import walking
 from ._interpret import Scope, enter, lowering
-from ._lower import Lowerer
 from ._model import Graph, Model, Node, Stored, load
 from ._op import Op
 from ._random import using_key
@@ -48,10 +48,10 @@ class _Static:
         arrays = {id(s): params[n] for n, s in self.places.items()}
         arrays |= {id(s): buffers[n] for n, s in self.buffers.items()}
         scope = Scope(self.model, self.model.opsets)
-        with using(Facts()), using_key(jax.random.key(0)):
+        with walking(self.model, inputs, arrays) as interpreter, using_key(jax.random.key(0)):
             given = {n: to_device(v) for n, v in inputs.items()}
-            found = enter(self.model.graph, given, scope, Lowerer(arrays))
-        return tuple(to_device(v) for v in found)
+            found = enter(self.model.graph, given, scope, interpreter)
+            return tuple(to_device(v) for v in found)
 
 
 @jax.tree_util.register_pytree_node_class
@@ -112,6 +112,55 @@ class JaxModel:
         compute = static.compute if traced else static.compiled
         outputs = compute(dict(params), static.stored_buffers, inputs)
         return outputs[0] if len(outputs) == 1 else outputs
+
+    def export(
+        self,
+        shapes: Mapping[str, Any] | None = None,
+        *,
+        requirements: Sequence[str] = (),
+        platforms: Sequence[str] | None = None,
+        params: str = "constants",
+        x64: bool | None = None,
+    ) -> jax.export.Exported:
+        """The model as StableHLO that a process without jaxshape can load and call.
+
+        Sizes stay symbols where the shapes have names. What the model requires of them holds for
+        every call: where `h % 8 == 0` is required the result takes `8*h_8`, and JAX refuses 63.
+
+        Args:
+          shapes: as for `trace`, for some or all inputs; an array makes that input a constant.
+            A size that may be 0 is written as `"past - 1"`, since JAX takes names to be >= 1.
+          requirements: what the caller knows to hold, as for `trace`; checked at each call.
+          platforms: such as `("cpu", "cuda", "tpu")`; the default is JAX's default platform.
+          params: `"constants"` puts the weights into the result, which is called with the inputs
+            by position in the model's order; `"arguments"` leaves them out, and a mapping like
+            `f.params` is the first argument.
+          x64: whether int64 and float64 are kept (the process that calls it needs x64 too) or
+            narrowed to 32 bits; the default is the caller's setting.
+
+        Returns:
+          A `jax.export.Exported`: `.call(x)`, `.serialize()`, `.mlir_module()`.
+
+        Raises:
+          UnsupportedError: a size that depends on data, or what JAX cannot express with symbolic
+            sizes; names the node and what to do.
+          ShapeError: the sizes contradict the model.
+          UnknownValueError: no input has that name.
+          ValueError: a requirement that cannot be parsed.
+
+        Example:
+          >>> import jax, numpy as np, onnx.parser, jaxshape as js
+          >>> f = js.to_jax(onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 20]>
+          ... g (float[N, 4, H] x) => (float[a, b, c] y) { y = MaxPool <kernel_shape=[3]> (x) }'''))
+          >>> e = f.export({"x": ("batch", 4, "h")}, platforms=("cpu", "cuda"))
+          >>> e.in_avals[0].str_short(), e.out_avals[0].str_short()
+          ('float32[batch,4,h]', 'float32[batch,4,h - 2]')
+          >>> jax.export.deserialize(e.serialize()).call(np.ones((2, 4, 5), "f")).shape
+          (2, 4, 3)
+        """
+        from ._export import exported
+
+        return exported(self, shapes, requirements, platforms, params, x64)
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         names = self._static.inputs

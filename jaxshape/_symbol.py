@@ -1,4 +1,4 @@
-"""Our dims and JAX's: the one place that touches `jax.export`'s symbols.
+"""Our dims and JAX's: with `_export_scope`, the one place that touches `jax.export`'s symbols.
 
 `jax.eval_shape` is asked about patterns, never about a model's own names: each distinct dim of a
 node's inputs becomes a placeholder `s0, s1, ...`, the same for every model, in one global JAX
@@ -24,6 +24,7 @@ from jax import export
 
 from . import _facts
 from ._dim import Dim, Undecided, parse, symbol
+from ._export_scope import Exporting, agreed
 from ._facts import Facts
 from ._host import DimArray, is_host, wrap
 from ._value import STRING, TensorType
@@ -59,6 +60,8 @@ def from_export(size: Any) -> Any:
         return int(size)
     if isinstance(size, Dim):
         return size
+    if size.scope is not _jax_scope:
+        return foreign().ours(size)
     found = _parsed(str(size))
     if found is None:
         raise Undecided(f"the size {size} of JAX")
@@ -70,11 +73,24 @@ def hostdims(shape: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([d if type(d) is int else from_export(d) for d in shape])
 
 
-@functools.lru_cache(maxsize=65_536)
+def foreign() -> Exporting:
+    """What is known of sizes that are symbols of another scope than ours."""
+    facts = _facts.current()
+    if not isinstance(facts, Exporting):
+        raise Undecided("a size that is a symbol of an unknown scope")
+    return facts
+
+
 def to_export(size: Any) -> Any:
-    """JAX's size for one of our dims over placeholders; ints pass through."""
-    if not isinstance(size, Dim):
+    """JAX's size for one of our dims; ints pass through."""
+    if type(size) is not Dim:
         return int(size)
+    facts = _facts.current()
+    return facts.theirs(size) if isinstance(facts, Exporting) else _over_placeholders(size)
+
+
+@functools.lru_cache(maxsize=65_536)
+def _over_placeholders(size: Dim) -> Any:
     names = {s.name: _jax_of(s.name) for s in size.symbols}
     return size.evaluate(names, jax.core.max_dim, jax.core.min_dim)
 
@@ -90,12 +106,18 @@ def named_for_user(text: str, binding: dict[Dim, Any]) -> str:
 
 
 def fit(x: Any, shape: Sequence[Any]) -> Any:
-    """x with the agreed shape: a stand-in under `eval_shape`, x itself where sizes are numbers."""
+    """x with the agreed shape: a stand-in under `eval_shape`, x itself where sizes are numbers, and
+    in the form that JAX knows the sizes by under `jax.export`.
+    """
     ours = hostdims(shape)
     if hostdims(x.shape) == ours:
         return x
     if all(isinstance(d, int) for d in (*x.shape, *ours)):
         return x if isinstance(x, (np.ndarray, DimArray)) else jnp.broadcast_to(x, ours)
+    if isinstance(_facts.current(), Exporting):
+        return agreed(x, [to_export(d) for d in ours])
+    if (refit := getattr(_facts.current(), "refit", None)) is not None:
+        return refit(x, ours)
     if not isinstance(_facts.current(), Recorder):  # a stand-in must never reach a real result
         raise Undecided(f"whether {hostdims(x.shape)} is {ours}, outside of a trace")
     return jnp.broadcast_to(jnp.zeros((), x.dtype), [to_export(d) for d in ours])
