@@ -15,6 +15,8 @@ Example:
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
+    from ._checkpoint import load_params as load_params
+    from ._checkpoint import save_params as save_params
     from ._context import ShapesContext as ShapesContext
     from ._convert import JaxModel as JaxModel
     from ._convert import to_jax as to_jax
@@ -34,6 +36,7 @@ if _TYPE_CHECKING:
     from ._operator import operator as operator
     from ._run import run as run
     from ._session import InferenceSession as InferenceSession
+    from ._sharding import shardings as shardings
     from ._sweep import Sweep as Sweep
     from ._trace import Trace as Trace
     from ._trace import trace as trace
@@ -49,6 +52,8 @@ __version__ = "0.1.0"
 # where each public name lives: JAX and ONNX are imported when one is first used, not with this
 # package
 _HOMES = {
+    "load_params": "_checkpoint",
+    "save_params": "_checkpoint",
     "ShapesContext": "_context",
     "JaxModel": "_convert",
     "to_jax": "_convert",
@@ -68,6 +73,7 @@ _HOMES = {
     "operator": "_operator",
     "run": "_run",
     "InferenceSession": "_session",
+    "shardings": "_sharding",
     "Sweep": "_sweep",
     "Trace": "_trace",
     "trace": "_trace",

@@ -8,24 +8,24 @@ precision settings instead of changing them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.core
 import jax.export
 import numpy as np
+import onnx
 
-from ._device import to_device
-from ._error import UnknownValueError
+from ._device import canonical, one_warning, to_device
+from ._error import ShapeError, UnknownValueError
 from ._export_walk import walking
-from ._interpret import Scope, enter, lowering
-from ._model import Graph, Model, Node, Stored, load
-from ._op import Op
+from ._interpret import Scope, enter
+from ._model import Model, Stored, load
+from ._parameters import Freeze, sorted_out
+from ._precision import FLOATS, float_type, placed, saturated, using_precision
 from ._random import using_key
-from ._value import STRING
-
-LARGE = 1024  # elements: integer arrays above this are arguments of jit, not constants in it
+from ._slice import sliced
 
 
 class _Static:
@@ -33,25 +33,54 @@ class _Static:
     key wants it.
     """
 
-    def __init__(self, model: Model, places: dict[str, Stored], buffers: dict[str, Stored]):
-        self.model, self.places, self.buffers = model, places, buffers
-        self.stored_buffers = {n: s.array() for n, s in buffers.items()}
+    def __init__(
+        self,
+        model: Model,
+        places: dict[str, Stored],
+        buffers: dict[str, Stored],
+        dtype: np.dtype | None,
+    ):
+        self.model, self.places, self.buffers, self.dtype = model, places, buffers, dtype
+        self.stored_buffers = {n: in_precision(s.array(), dtype) for n, s in buffers.items()}
         self.inputs = tuple(i.name for i in (*model.graph.inputs, *model.graph.optional_inputs))
         self.required = frozenset(i.name for i in model.graph.inputs)
         self.outputs = tuple(o.name for o in model.graph.outputs)
         self.compiled = jax.jit(self.compute)
+        self._on_device: dict[Any, dict[str, Any]] = {}
+
+    def device_buffers(self) -> dict[str, Any]:
+        """The buffers as arrays on the device, put there once for each setting of 64-bit types."""
+        wide = canonical("int64")
+        if wide not in self._on_device:
+            with jax.ensure_compile_time_eval():  # kept, so no tracers of a trace under way
+                self._on_device[wide] = {n: to_device(v) for n, v in self.stored_buffers.items()}
+        return self._on_device[wide]
 
     def compute(
-        self, params: Mapping[str, Any], buffers: Mapping[str, Any], inputs: Mapping[str, Any]
+        self,
+        params: Mapping[str, Any],
+        buffers: Mapping[str, Any],
+        inputs: Mapping[str, Any],
+        key: Any = None,
     ) -> Any:
         """The outputs as a tuple, by interpreting the graph on whatever the caller gives."""
-        arrays = {id(s): params[n] for n, s in self.places.items()}
-        arrays |= {id(s): buffers[n] for n, s in self.buffers.items()}
-        scope = Scope(self.model, self.model.opsets)
-        with walking(self.model, inputs, arrays) as interpreter, using_key(jax.random.key(0)):
-            given = {n: to_device(v) for n, v in inputs.items()}
-            found = enter(self.model.graph, given, scope, interpreter)
-            return tuple(to_device(v) for v in found)
+        with (
+            one_warning(),
+            using_precision(self.dtype),
+            using_key(jax.random.key(0) if key is None else key),
+        ):
+            arrays = {id(s): placed(params[n]) for n, s in self.places.items()}
+            arrays |= {id(s): placed(buffers[n]) for n, s in self.buffers.items()}
+            with walking(self.model, inputs, arrays) as interpreter:
+                given = {n: placed(v) for n, v in inputs.items()}
+                scope = Scope(self.model, self.model.opsets)
+                found = enter(self.model.graph, given, scope, interpreter)
+                return tuple(placed(v) for v in found)
+
+
+def in_precision(array: np.ndarray, dtype: np.dtype | None) -> np.ndarray:
+    """A stored array in the precision of a conversion, if it holds floats."""
+    return array if dtype is None or array.dtype not in FLOATS else saturated(array, dtype)
 
 
 @jax.tree_util.register_pytree_node_class
@@ -59,8 +88,11 @@ class JaxModel:
     """An ONNX model as a JAX function; made by `to_jax`.
 
     A pytree: its leaves are `params`, the float parameters by ONNX name. `f(x)` computes with them,
-    `f.apply(params, x)` with others. Inputs go by position, in the model's order, or by name; one
-    output comes as an array, several as a tuple. `buffers` are its large integer arrays.
+    `f.apply(params, x)` with others, `f.replace(params)` is a model that has them. Inputs go by
+    position, in the model's order, or by name; one output comes as an array, several as a tuple,
+    and from `f.named(x)` as a dict.
+
+    Nodes that draw numbers and have no seed take them from `key=`, an extra argument of each call.
     """
 
     def __init__(self, params: dict[str, Any], static: _Static):
@@ -76,25 +108,50 @@ class JaxModel:
 
     @property
     def model(self) -> Model:
+        """The model that is computed: the one converted, or the part of it that was asked for."""
         return self._static.model
 
     @property
     def buffers(self) -> dict[str, np.ndarray]:
+        """The arrays (*D) that are no leaves, by name: frozen parameters, and integers of more than
+        1,024 elements.
+        """
         return dict(self._static.stored_buffers)
 
     @property
     def input_names(self) -> tuple[str, ...]:
+        """The names of the inputs, in the order in which a call takes them."""
         return self._static.inputs
 
     @property
     def output_names(self) -> tuple[str, ...]:
+        """The names of the outputs, in the order in which a call gives them."""
         return self._static.outputs
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The model's outputs with its own parameters; see `apply`."""
         return self.apply(self.params, *args, **kwargs)
 
+    def named(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """The model's outputs with its own parameters, by name; see `apply`.
+
+        Example:
+          >>> import numpy as np, onnx.parser, jaxshape as js
+          >>> f = js.to_jax(onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 20]>
+          ... g (float[N] x) => (float[N] y, float[N] z) { y = Neg (x) z = Add (x, x) }'''))
+          >>> f.named(np.ones(1, np.float32))
+          {'y': Array([-1.], dtype=float32), 'z': Array([2.], dtype=float32)}
+        """
+        return dict(zip(self.output_names, self._outputs(self.params, args, kwargs), strict=True))
+
     def apply(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """The model's outputs with these parameters.
+        """The model's outputs with these parameters: an array, or a tuple of several.
+
+        Args:
+          params: an array (*D) for each name in `f.params`.
+          *args: the inputs in order; an optional one that is left out is None.
+          **kwargs: inputs by name. `key`, unless an input is called so, is a key of `jax.random`
+            for the nodes that draw numbers and have no seed.
 
         Raises:
           UnknownValueError: an input or parameter that the model does not have, or one that is
@@ -102,16 +159,76 @@ class JaxModel:
           UnsupportedError: what JAX cannot express with the sizes at hand; names the node and what
             to do.
         """
+        outputs = self._outputs(params, args, kwargs)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def _outputs(
+        self, params: Mapping[str, Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[Any, ...]:
         static = self._static
+        key = None if "key" in static.inputs else kwargs.pop("key", None)
         inputs = self._bind(args, kwargs)
         if missing := static.places.keys() - params.keys():
             raise UnknownValueError(f"parameters are missing: {', '.join(sorted(missing)[:5])}")
-        traced = any(
-            isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((dict(params), inputs))
-        )
-        compute = static.compute if traced else static.compiled
-        outputs = compute(dict(params), static.stored_buffers, inputs)
-        return outputs[0] if len(outputs) == 1 else outputs
+        own = {n: params[n] for n in static.places}
+        leaves = jax.tree.leaves((own, inputs, key))
+        if any(isinstance(x, jax.core.Tracer) for x in leaves):
+            return static.compute(own, static.stored_buffers, inputs, key)
+        return static.compiled(own, static.device_buffers(), inputs, key)
+
+    def replace(self, params: Mapping[str, Any]) -> JaxModel:
+        """The same model with other parameters; those that are not given stay.
+
+        It shares what is compiled.
+
+        Args:
+          params: arrays by name, each of the shape (*D) that `f.params` has there, of any float
+            dtype.
+
+        Raises:
+          UnknownValueError: the model has no parameter of that name.
+          ShapeError: an array of another shape, or one that holds no floats.
+
+        Example:
+          >>> import numpy as np, onnx.parser, jaxshape as js
+          >>> f = js.to_jax(onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 20]>
+          ... g (float[N] x) => (float[N] y) <float[2] w = {1, 2}> { y = Mul (x, w) }'''))
+          >>> f.replace({"w": np.float32([3, 4])})(np.ones(2, np.float32))
+          Array([3., 4.], dtype=float32)
+        """
+        for name, array in params.items():
+            stored = self._static.places.get(name)
+            if stored is None:
+                raise UnknownValueError(
+                    f"the model has no parameter {name!r}; it has {', '.join(self.params)}"
+                )
+            if np.shape(array) != stored.shape:
+                raise ShapeError(
+                    f"parameter {name!r} has shape {np.shape(array)}, wants {stored.shape}"
+                )
+            if not jax.numpy.issubdtype(array.dtype, jax.numpy.inexact):
+                raise ShapeError(f"parameter {name!r} is {array.dtype}, wants a float type")
+        given = {n: to_device(v) for n, v in params.items()}
+        return JaxModel({**self.params, **given}, self._static)
+
+    def to_onnx(self) -> onnx.ModelProto:
+        """The ONNX model with the parameters that this one has, in the file's own dtypes.
+
+        So what was trained in JAX runs wherever ONNX does. A part of a model is written as a model
+        of its own; what `dtype=` changed of the computation is not written.
+
+        Example:
+          >>> import numpy as np, onnx.numpy_helper, onnx.parser, jaxshape as js
+          >>> f = js.to_jax(onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 20]>
+          ... g (float[N] x) => (float[N] y) <float[2] w = {1, 2}> { y = Mul (x, w) }'''))
+          >>> trained = f.replace({"w": f.params["w"] - 1}).to_onnx()
+          >>> onnx.numpy_helper.to_array(trained.graph.initializer[0])
+          array([0., 1.], dtype=float32)
+        """
+        from ._write import with_arrays
+
+        arrays = {id(s): np.asarray(self.params[n]) for n, s in self._static.places.items()}
+        return with_arrays(self.model, arrays)
 
     def export(
         self,
@@ -186,82 +303,57 @@ class JaxModel:
         return f"JaxModel({self.model.name!r}, {len(self.params)} parameters of {count:,} elements)"
 
 
-def to_jax(model: Any) -> JaxModel:
+def to_jax(
+    model: Any,
+    *,
+    dtype: Any = None,
+    freeze: Freeze = (),
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+) -> JaxModel:
     """Convert an ONNX model to a JAX function that is a pytree of its parameters.
 
     Args:
       model: what `load` takes.
+      dtype: the float type to compute in, `"bfloat16"`, `"float16"`, `"float32"` or `"float64"`:
+        parameters, inputs, constants and all results have it, whatever the model says; numbers
+        beyond its range become its largest. Shape arithmetic keeps its own precision.
+      freeze: the parameters that are no leaves, so that nothing trains them: a glob on the name or
+        several (`"encoder.*"`), or a function of the name. They are in `f.buffers`.
+      inputs: names of values to give instead of the model's inputs; what lies before them is left
+        out.
+      outputs: names of values to compute instead of the model's outputs, intermediate ones too;
+        what they do not need is left out.
 
     Returns:
       A `JaxModel` f: `f(x)`, `f.params`, `f.apply(params, x)`; under `jit`, `grad`, `vmap`, `scan`.
 
     Raises:
       ModelError: the file is not a proper model, or external data is missing.
+      UnknownValueError: the model has no such value, a pattern of `freeze` names no parameter, or
+        `outputs` need an input of the model that is not among `inputs`.
+      UnsupportedError: a model cannot be computed in that dtype.
 
     Example:
       >>> import jax, numpy as np, onnx.parser, jaxshape as js
       >>> m = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 20]>
-      ... g (float[N, 2] x) => (float[N, 1] y) <float[2, 1] w = {1, 2}> { y = MatMul (x, w) }''')
-      >>> f = js.to_jax(m)
+      ... g (float[N, 2] x) => (float[N, 1] y) <float[2, 1] w = {1, 2}> {
+      ...   h = MatMul (x, w)
+      ...   y = Exp (h)
+      ... }''')
+      >>> f = js.to_jax(m, outputs=["h"])
       >>> x = np.ones((1, 2), np.float32)
       >>> f(x)
       Array([[3.]], dtype=float32)
       >>> jax.grad(lambda f: f(x).sum())(f).params
       {'w': Array([[1.],
              [1.]], dtype=float32)}
+      >>> js.to_jax(m, dtype="bfloat16")(x)
+      Array([[20.125]], dtype=bfloat16)
     """
-    loaded = load(model)
-    places: dict[str, Stored] = {}
-    buffers: dict[str, Stored] = {}
-    static = set(_used_statically(loaded.graph, loaded))
-    for name, stored in _tensors(loaded.graph, ""):
-        if stored.dtype == STRING or id(stored) in static:
-            continue
-        if is_parameter(stored):
-            places[name] = stored
-        elif stored.size > LARGE:
-            buffers[name] = stored
-    params = {n: to_device(s.array()) for n, s in places.items()}
-    return JaxModel(params, _Static(loaded, places, buffers))
-
-
-def is_parameter(stored: Stored) -> bool:
-    """Whether a stored tensor is trainable: floating point, of more than one element."""
-    return stored.size > 1 and jax.numpy.issubdtype(stored.dtype, jax.numpy.inexact)
-
-
-def _tensors(graph: Graph, path: str) -> Iterator[tuple[str, Stored]]:
-    """Every stored tensor of a graph and its subgraphs with its name, prefixed by the node inside
-    of subgraphs.
-    """
-    for name, stored in graph.initializers.items():
-        yield path + name, stored
-    for node in graph.nodes:
-        if not node.inputs:
-            for value in node.attrs.values():
-                if isinstance(value, Stored):
-                    yield path + node.outputs[0], value
-        for sub in node.graphs:
-            yield from _tensors(sub, f"{path}{node.label}/")
-
-
-def _used_statically(
-    graph: Graph, model: Model, outer: Mapping[str, Stored] | None = None
-) -> Iterable[int]:
-    """The ids of stored tensors that some node needs to know beforehand: shapes, axes, scales."""
-    known = {**(outer or {}), **graph.initializers}
-    scope = Scope(model, model.opsets)
-    for node in graph.nodes:
-        if not node.inputs:
-            for value in node.attrs.values():
-                if isinstance(value, Stored):
-                    known[node.outputs[0]] = value
-        found = lowering(node, scope)
-        for i, name in enumerate(node.inputs):
-            if name in known and isinstance(found, Op) and found.is_static(i):
-                yield id(known[name])
-        for sub in node.graphs:
-            yield from _used_statically(sub, model, known)
-
-
-__all__ = ["JaxModel", "to_jax", "is_parameter", "Node"]
+    precision = None if dtype is None else float_type(dtype)
+    part = sliced(load(model), inputs, outputs)
+    places, buffers = sorted_out(part, freeze)
+    with one_warning():
+        params = {n: to_device(in_precision(s.array(), precision)) for n, s in places.items()}
+    return JaxModel(params, _Static(part, places, buffers, precision))

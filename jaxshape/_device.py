@@ -1,13 +1,16 @@
 """The one way by which host arrays reach the device.
 
 Under a caller that has not enabled 64-bit types JAX has no int64 and no float64: an int64 saturates
-(2**63 - 1, "to the end", must not wrap to -1) and a float64 narrows, with one warning. Nothing here
-changes a setting of JAX.
+(2**63 - 1, "to the end", must not wrap to -1) and a float64 narrows, with one warning for all that
+is lost. Nothing here changes a setting of JAX.
 """
 
 from __future__ import annotations
 
+import contextlib
 import warnings
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import jax
@@ -33,17 +36,55 @@ def canonical(dtype: Any, *arrays: Any) -> np.dtype:
 
 def to_device(x: Any) -> Any:
     """A host array as a `jax.Array` (a constant under jit); anything else as it is."""
-    if isinstance(x, DimArray) or not isinstance(x, (np.ndarray, np.generic)) or x.dtype == object:
+    if isinstance(x, DimArray):  # met under `jax.export` alone
+        from ._export_scope import array_of
+
+        return array_of(x)
+    if not isinstance(x, (np.ndarray, np.generic)) or x.dtype == object:
         return x
     target = canonical(x.dtype)
     if target == x.dtype:
         return jnp.asarray(x)
     if target.kind in "iu":
         limits = np.iinfo(target)
-        return jnp.asarray(np.clip(x, limits.min, limits.max).astype(target))
-    warnings.warn(
-        f"{x.dtype} becomes {target}: enable 64-bit types (jax.enable_x64) to keep its precision",
-        JaxshapeWarning,
-        stacklevel=2,
-    )
+        fitting = np.clip(x, limits.min, limits.max)
+        if (fitting != x).any():
+            _tell(f"{x.dtype} becomes {target}, which does not hold all of its numbers")
+        return jnp.asarray(fitting.astype(target))
+    _tell(f"{x.dtype} becomes {target}")
     return jnp.asarray(x.astype(target))
+
+
+_told: ContextVar[dict[str, None] | None] = ContextVar("told", default=None)
+
+
+def _tell(loss: str) -> None:
+    """Warn of what is lost, at once or when `one_warning` ends."""
+    told = _told.get()
+    if told is None:
+        _warn([loss])
+    else:
+        told[loss] = None
+
+
+@contextlib.contextmanager
+def one_warning() -> Iterator[None]:
+    """Gather what is lost for want of 64-bit types into one warning, however many the arrays."""
+    if _told.get() is not None:
+        yield
+        return
+    token = _told.set(told := {})
+    try:
+        yield
+    finally:
+        _told.reset(token)
+    if told:
+        _warn(told)
+
+
+def _warn(losses: Iterable[str]) -> None:
+    warnings.warn(
+        f"{'; '.join(losses)}: enable 64-bit types (jax.enable_x64) to keep them",
+        JaxshapeWarning,
+        stacklevel=4,
+    )

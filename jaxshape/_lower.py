@@ -2,7 +2,7 @@
 
 Values are host arrays, JAX arrays and tracers. What is known on the host stays there: a node whose
 inputs are all host arrays runs in NumPy where its op can, so that shapes, axes and indices stay
-numbers under jit. Host arrays reach the device through `to_device` only.
+numbers under jit. Host arrays reach the device through `to_device` only, see `_precision.py`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ._device import to_device
 from ._error import ExecutionError, JaxshapeError, UnsupportedError
 from ._host import is_host, type_of
 from ._interpret import Scope, annotate, call, keywords, lowering, walk
 from ._model import Function, Graph, Node, Stored
 from ._op import Op
+from ._precision import adapted, placed, rounded
 from ._schema import body_of
 from ._value import STRING
 
@@ -88,6 +88,7 @@ class Lowerer:
             op.host
             and all(x is None or is_host(x) or isinstance(x, list) and _hosted(x) for x in inputs)
         ):
+            kwargs = adapted(op, kwargs)
             for i, x in enumerate(inputs):
                 if not op.is_static(i):
                     inputs[i] = _placed(x)
@@ -101,7 +102,8 @@ class Lowerer:
             result = op.function(*inputs, **kwargs)
         outputs = result if isinstance(result, tuple) else (result,)
         return [
-            np.asarray(v) if isinstance(v, (np.generic, bool, int, float)) else v for v in outputs
+            np.asarray(v) if isinstance(v, (np.generic, bool, int, float)) else rounded(v)
+            for v in outputs
         ]
 
 
@@ -113,7 +115,7 @@ def _placed(x: Any) -> Any:
     """The value on the device; text stays where it is."""
     if isinstance(x, list):
         return [_placed(v) for v in x]
-    return x if x is None or is_host(x) and x.dtype == STRING else to_device(x)
+    return x if x is None or is_host(x) and x.dtype == STRING else placed(x)
 
 
 def _struct_of(x: Any) -> Any:

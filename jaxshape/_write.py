@@ -1,17 +1,19 @@
-"""Writing inferred types back into an ONNX model; the one place that makes protobuf."""
+"""Writing types and parameters back into an ONNX model; the one place that makes protobuf."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import onnx
+import onnx.numpy_helper
 
 from ._dim import Dim
 from ._host import type_of
 from ._join import elem_join, elem_type
-from ._model import Graph, Model, Node, onnx_dtype
+from ._model import Graph, Model, Node, Stored, onnx_dtype, read
 from ._value import MapType, OptionalType, SequenceType, TensorType
 from ._values import Values
 
@@ -117,17 +119,25 @@ class Writer:
             infos.add(name=name).type.CopyFrom(proto)
 
     def _subgraphs(self, nodes: Sequence[Node], protos: Sequence[onnx.NodeProto]) -> None:
-        with_graphs = {node.outputs: node for node in nodes if any(True for _ in node.graphs)}
-        for proto in protos if with_graphs else ():
-            node = with_graphs.get(tuple(proto.output))
-            attrs = node.attrs if node is not None else {}
-            for attribute in proto.attribute:
-                value = attrs.get(attribute.name)
-                several = attribute.graphs or (attribute.g,)
-                graphs = value if isinstance(value, tuple) else (value,)
-                for graph, inside in zip(graphs, several, strict=False):
-                    if isinstance(graph, Graph):
-                        self.graph(graph, inside, self._walks.get(id(graph), []))
+        for graph, inside in _subgraphs(nodes, protos):
+            self.graph(graph, inside, self._walks.get(id(graph), []))
+
+
+def _subgraphs(
+    nodes: Sequence[Node], protos: Sequence[onnx.NodeProto]
+) -> Iterator[tuple[Graph, onnx.GraphProto]]:
+    """Each subgraph of these nodes with the protobuf that it was read from."""
+    with_graphs = {node.outputs: node for node in nodes if any(True for _ in node.graphs)}
+    for proto in protos if with_graphs else ():
+        node = with_graphs.get(tuple(proto.output))
+        attrs = node.attrs if node is not None else {}
+        for attribute in proto.attribute:
+            value = attrs.get(attribute.name)
+            several = attribute.graphs or (attribute.g,)
+            graphs = value if isinstance(value, tuple) else (value,)
+            for graph, inside in zip(graphs, several, strict=False):
+                if isinstance(graph, Graph):
+                    yield graph, inside
 
 
 def _replace(old: onnx.TypeProto, made: onnx.TypeProto) -> None:
@@ -153,3 +163,79 @@ def annotated(model: Model, values: Values, inner: Iterable[Values]) -> onnx.Mod
     for function in proto.functions:
         writer.function(function)
     return proto
+
+
+# parameters ---------------------------------------------------------------------------------------
+
+
+def with_arrays(model: Model, arrays: Mapping[int, np.ndarray]) -> onnx.ModelProto:
+    """A copy of the model's protobuf with other arrays in place of stored tensors, by id of the
+    `Stored`; they are converted to its dtype.
+
+    Where the model is a part of what its protobuf says, so is the copy.
+    """
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model.proto)
+    _cut(proto.graph, model)
+    _store(proto.graph, model.graph, arrays)
+    return proto
+
+
+def _cut(proto: onnx.GraphProto, model: Model) -> None:
+    """Leave of a graph's protobuf what the model's graph has."""
+    graph = model.graph
+    inputs = [i.name for i in (*graph.inputs, *graph.optional_inputs)]
+    outputs = [o.name for o in graph.outputs]
+    if {v.name for v in proto.input} == {*inputs} and [v.name for v in proto.output] == outputs:
+        return
+    known = {v.name: v for v in (*proto.value_info, *proto.output, *proto.input)}
+    if not known.keys() >= {*inputs, *outputs}:  # a standalone model declares its ends
+        from ._trace import trace
+
+        whole = trace(read(model.proto, model.folder, model.name)).to_onnx()
+        known |= {v.name: v for v in (*whole.graph.value_info, *whole.graph.output)}
+    for field, names in ((proto.input, inputs), (proto.output, outputs)):
+        ends = [known.get(n, onnx.ValueInfoProto(name=n)) for n in names]
+        made = [onnx.ValueInfoProto.FromString(v.SerializeToString()) for v in ends]
+        del field[:]
+        field.extend(made)
+    makers = {name: node for node in graph.nodes for name in node.outputs if name}
+    _keep(proto.node, lambda p: bool(makers.keys() & set(p.output)))
+    for kept in proto.node:  # of a node kept for one result, another may be given
+        kept.output[:] = makers[next(n for n in kept.output if n in makers)].outputs
+    _keep(proto.initializer, lambda t: t.name in graph.initializers)
+    _keep(proto.sparse_initializer, lambda t: t.values.name in graph.initializers)
+    inner = (makers.keys() | graph.initializers.keys()) - {*inputs, *outputs}
+    _keep(proto.value_info, lambda v: v.name in inner)
+
+
+def _keep(field: Any, wanted: Callable[[Any], bool]) -> None:
+    for i in reversed(range(len(field))):
+        if not wanted(field[i]):
+            del field[i]
+
+
+def _store(proto: onnx.GraphProto, graph: Graph, arrays: Mapping[int, np.ndarray]) -> None:
+    for tensor in proto.initializer:
+        _fill(tensor, graph.initializers[tensor.name], arrays)
+    for i in reversed(range(len(proto.sparse_initializer))):
+        stored = graph.initializers[proto.sparse_initializer[i].values.name]
+        if id(stored) in arrays:
+            _fill(proto.initializer.add(name=stored.name), stored, arrays)
+            del proto.sparse_initializer[i]
+    constants = {node.outputs: node for node in graph.nodes if not node.inputs}
+    for made in proto.node:
+        node = constants.get(tuple(made.output))
+        attrs = {} if node is None else node.attrs
+        for attribute in made.attribute:
+            stored = attrs.get(attribute.name)
+            if isinstance(stored, Stored):
+                _fill(attribute.t, stored, arrays)
+    for sub, inside in _subgraphs(graph.nodes, proto.node):
+        _store(inside, sub, arrays)
+
+
+def _fill(tensor: onnx.TensorProto, stored: Stored, arrays: Mapping[int, np.ndarray]) -> None:
+    if id(stored) in arrays:
+        array = arrays[id(stored)].astype(stored.dtype)
+        tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))

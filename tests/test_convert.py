@@ -131,11 +131,29 @@ def test_follows_the_callers_precision_in_any_order(order):
         assert js.run(f.model, {"x": X})["s"].dtype == np.int64
 
 
-def test_int64_saturates_without_x64():
+def test_what_32_bits_lose_saturates_and_is_told_once():
+    """int64 beyond int32 and float64, in several constants of each: one warning a compilation."""
     f = js.to_jax(
-        model("""g (int64[N] x) => (int64[N] y) <int64 big = {9223372036854775807}> {
-        y = Min (x, big)
+        model("""g (int64[N] x) => (int64[N] y, double[N] z)
+        <int64 big = {9223372036854775807}, int64 low = {-9223372036854775808},
+         double half = {0.5}, double third = {0.3}> {
+        small = Min (x, big)
+        y = Max (small, low)
+        d = Cast <to = 11> (x)
+        h = Mul (d, half)
+        z = Add (h, third)
     }""")
     )
+    x = np.array([5, -7])
     with jax.enable_x64(False):
-        np.testing.assert_array_equal(f(jnp.int32([5, -7])), [5, -7])
+        with pytest.warns(js.JaxshapeWarning) as told:
+            y, z = f(x)
+        assert len(told) == 1 and "int64" in str(told[0].message), told
+        assert "float64 becomes float32" in str(told[0].message)
+        np.testing.assert_array_equal(y, [5, -7])
+        np.testing.assert_allclose(z, [2.8, -3.2], rtol=1e-6)
+        np.testing.assert_array_equal(f(x)[0], [5, -7])  # compiled: nothing more to tell
+    with jax.enable_x64(True):
+        y, z = f(x)
+        assert (y.dtype, z.dtype) == (np.int64, np.float64)
+        np.testing.assert_array_equal(z, [2.8, -3.2])

@@ -23,6 +23,7 @@ from .._fork import note
 from .._host import DimArray, is_host
 from .._join import elem_type, join, rename, repeated, stable
 from .._op import Static, op
+from .._precision import placed
 from .._relation import decided, negate
 from .._value import UNKNOWN, TensorType
 
@@ -81,7 +82,7 @@ def _truth(cond: Any) -> bool | None:
 
 
 def on_device(values: Any) -> Any:
-    return [on_device(v) if isinstance(v, list) else to_device(v) for v in values]
+    return [placed(v) for v in values]
 
 
 @op("Loop", since=1, host=True, traced=True)

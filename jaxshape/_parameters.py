@@ -1,0 +1,166 @@
+"""Which stored tensors of a model are parameters, which are buffers, and what they are called.
+
+Parameters are floats of more than one element. What some node must know beforehand (a shape, an
+axis, a scale) is neither: it stays on the host. So is what such a value is computed from, as far as
+it is computed from stored tensors and sizes alone; with data in it, it could not be known anyway.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from typing import TypeAlias
+
+from ._error import UnknownValueError
+from ._interpret import DEPTH, Scope, bind, lowering
+from ._model import Function, Graph, Model, Node, Stored
+from ._op import Op
+from ._precision import FLOATS
+from ._value import STRING
+
+LARGE = 1024  # elements: integer arrays above this are arguments of jit, not constants in it
+
+Freeze: TypeAlias = str | Sequence[str] | Callable[[str], bool]
+
+_Sources: TypeAlias = frozenset[int]  # ids of the stored tensors that a value is computed from
+_Known: TypeAlias = MutableMapping[str, _Sources]  # by name; values that depend on data are absent
+
+
+def sorted_out(model: Model, freeze: Freeze) -> tuple[dict[str, Stored], dict[str, Stored]]:
+    """A model's parameters and its buffers by name: the frozen ones, and large integer arrays.
+
+    Raises UnknownValueError where a pattern of `freeze` names no parameter.
+    """
+    parameters: dict[str, Stored] = {}
+    buffers: dict[str, Stored] = {}
+    static = used_statically(model)
+    for name, stored in tensors(model.graph):
+        if stored.dtype == STRING or id(stored) in static:
+            continue
+        if is_parameter(stored):
+            parameters[name] = stored
+        elif stored.size > LARGE:
+            buffers[name] = stored
+    frozen = {n: parameters.pop(n) for n in _matching(list(parameters), freeze)}
+    return parameters, {**frozen, **buffers}
+
+
+def is_parameter(stored: Stored) -> bool:
+    """Whether a stored tensor is trainable: floating point, of more than one element."""
+    return stored.size > 1 and (stored.dtype in FLOATS or stored.dtype.kind == "c")
+
+
+def _matching(names: Sequence[str], freeze: Freeze) -> list[str]:
+    """The names that a predicate or one of the patterns picks."""
+    if callable(freeze):
+        return [n for n in names if freeze(n)]
+    picked: dict[str, None] = {}
+    for pattern in [freeze] if isinstance(freeze, str) else freeze:
+        found = [n for n in names if fnmatch.fnmatchcase(n, pattern)]
+        if not found:
+            raise UnknownValueError(
+                f"freeze={pattern!r} matches no parameter; there are {', '.join(names[:8])}"
+                f"{', ...' if len(names) > 8 else ''}"
+            )
+        picked.update(dict.fromkeys(found))
+    return list(picked)
+
+
+# names --------------------------------------------------------------------------------------------
+
+
+def tensors(graph: Graph) -> Iterator[tuple[str, Stored]]:
+    """Every stored tensor of a graph and its subgraphs, once, with a name of its own.
+
+    It is the name in the file, with the node in front inside of subgraphs, then the attribute, then
+    a number, as far as it takes to be unique.
+    """
+    taken: set[str] = set()
+    for node, attribute, name, stored in _tensors(graph, "", ""):
+        made = next(n for n in _names(node, attribute, name) if n not in taken)
+        taken.add(made)
+        yield made, stored
+
+
+def _names(node: str, attribute: str, name: str) -> Iterator[str]:
+    yield f"{node}{name}"
+    yield f"{node}{attribute}{name}"
+    number = 2
+    while True:
+        yield f"{node}{attribute}{name}_{number}"
+        number += 1
+
+
+def _tensors(graph: Graph, path: str, attribute: str) -> Iterator[tuple[str, str, str, Stored]]:
+    for name, stored in graph.initializers.items():
+        yield path, attribute, name, stored
+    for node in graph.nodes:
+        for stored in _constants(node):
+            yield path, attribute, node.outputs[0], stored
+        for name, value in node.attrs.items():
+            for sub in value if isinstance(value, tuple) else (value,):
+                if isinstance(sub, Graph):
+                    yield from _tensors(sub, f"{path}{node.label}/", f"{name}/")
+
+
+def _constants(node: Node) -> list[Stored]:
+    """The tensors that a node without inputs gives."""
+    return [] if node.inputs else [v for v in node.attrs.values() if isinstance(v, Stored)]
+
+
+# what is used statically --------------------------------------------------------------------------
+
+
+def used_statically(model: Model) -> set[int]:
+    """The ids of stored tensors that decide what some node must know: shapes, axes, scales."""
+    found: set[int] = set()
+    _enter(model.graph, {}, Scope(model, model.opsets), found)
+    return found
+
+
+def _enter(graph: Graph, outer: Mapping[str, _Sources], scope: Scope, found: set[int]) -> _Known:
+    """Follow a graph's values; those of the graph around it stay visible, its inputs do not."""
+    own = {name: frozenset([id(stored)]) for name, stored in graph.initializers.items()}
+    inputs = {i.name for i in (*graph.inputs, *graph.optional_inputs)} - own.keys()
+    known: _Known = ChainMap(own, {n: s for n, s in outer.items() if n not in inputs})
+    _follow(graph.nodes, known, scope, found)
+    return known
+
+
+def _follow(nodes: Sequence[Node], known: _Known, scope: Scope, found: set[int]) -> None:
+    for node in nodes:
+        names = [n for n in (*node.inputs, *node.captures) if n]
+        sources = frozenset().union(*(known.get(n, ()) for n in names), map(id, _constants(node)))
+        sure = all(n in known for n in names)
+        op = lowering(node, scope)
+        for sub in node.graphs:
+            _enter(sub, known, scope, found)
+        if isinstance(op, Function):
+            _call(op, node, known, scope, found)
+            continue
+        if isinstance(op, Op):
+            for i, name in enumerate(node.inputs):
+                if op.is_static(i):
+                    found.update(known.get(name, ()))
+            if op.sizes:
+                sure, sources = True, frozenset()
+            sure = sure and not op.random
+        if sure:
+            known.update({n: sources for n in node.outputs if n})
+
+
+def _call(function: Function, node: Node, known: _Known, scope: Scope, found: set[int]) -> None:
+    inner = Scope(scope.model, scope.opsets | function.opsets)
+    inner.depth = scope.depth + 1
+    if inner.depth > DEPTH:
+        return
+    own: _Known = {
+        name: known[given]
+        for name, given in zip(function.inputs, node.inputs, strict=False)
+        if given in known
+    }
+    _follow(bind(function, node), own, inner, found)
+    for given, name in zip(node.outputs, function.outputs, strict=False):
+        if given and name in own:
+            known[given] = own[name]
