@@ -42,6 +42,13 @@ def load_params(path: str | os.PathLike[str]) -> Mapping[str, np.ndarray]:
     Raises:
       UnsupportedError: the package safetensors is not installed.
       OSError: the file cannot be read.
+
+    Example:
+      >>> import os, tempfile, numpy as np, jaxshape as js
+      >>> path = os.path.join(tempfile.mkdtemp(), "weights.safetensors")
+      >>> js.save_params({"w": np.ones(2, np.float32)}, path)
+      >>> js.load_params(path)
+      {'w': array([1., 1.], dtype=float32)}
     """
     return _safetensors().load_file(os.fspath(path))
 

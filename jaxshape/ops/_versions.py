@@ -20,11 +20,12 @@ def declare(
     attributes: Mapping[str, Any],
     doc: str,
     domain: str = "",
+    dtypes: tuple[str, ...] = (),
 ) -> Op:
     """Register a version of an op that runs in NumPy too; its rule takes inputs of unknown rank.
 
     `inputs` are the names in order, `?` behind those that may be absent. The lowering and the
-    rule take all inputs, None where absent, and all attributes.
+    rule take all inputs, None where absent, and all attributes. `dtypes` is as for `op`.
     """
     names = inputs.split()
 
@@ -46,6 +47,6 @@ def declare(
         ]
         + [_Kind(n, _Kind.KEYWORD_ONLY, default=default) for n, default in attributes.items()]
     )
-    made = op(name, domain, since, host=True)(run)
+    made = op(name, domain, since, host=True, dtypes=dtypes)(run)
     made.shape_rule(completed(rule), rankless=True)
     return made

@@ -270,6 +270,7 @@ _ATTRIBUTES = {
     "softcap": 0.0,
     "softmax_precision": None,
 }
+_DTYPES = ("softmax_precision",)
 _DOC = """Mix v (N, Hkv, K, F) by softmax of q (N, H, S, E) by k (N, Hkv, K, E) -> y (N, H, S, F).
 
     Then k and v with the past in front, and scores (N, H, S, K) as qk_matmul_output_mode says.
@@ -284,8 +285,9 @@ declare(
     _INPUTS,
     _ATTRIBUTES,
     _DOC,
+    dtypes=_DTYPES,
 )
 _INPUTS += " nonpad_kv_seqlen?"
-declare("Attention", 24, _attend, _types, _INPUTS, _ATTRIBUTES, _DOC)
+declare("Attention", 24, _attend, _types, _INPUTS, _ATTRIBUTES, _DOC, dtypes=_DTYPES)
 _ATTRIBUTES |= {"left_window_size": -1, "right_window_size": -1}
-declare("Attention", 25, _attend, _types, _INPUTS, _ATTRIBUTES, _DOC)
+declare("Attention", 25, _attend, _types, _INPUTS, _ATTRIBUTES, _DOC, dtypes=_DTYPES)
