@@ -15,6 +15,7 @@ from typing import Any
 import jax
 
 _stream: ContextVar[Iterator[Any] | None] = ContextVar("stream", default=None)
+_draws: ContextVar[int] = ContextVar("draws", default=0)
 
 
 @contextlib.contextmanager
@@ -29,5 +30,16 @@ def using_key(key: Any) -> Iterator[None]:
 
 def next_key() -> Any:
     """The next key of the stream under way; outside of one, the key 0."""
+    note_draw()
     stream = _stream.get()
     return jax.random.key(0) if stream is None else next(stream)
+
+
+def note_draw() -> None:
+    """Count a draw, also one from a node's own seed: who watches `draws` knows chance by it."""
+    _draws.set(_draws.get() + 1)
+
+
+def draws() -> int:
+    """How many draws there were so far."""
+    return _draws.get()

@@ -78,6 +78,10 @@ class Runner(Lowerer):
         self.stages: dict[Any, Stage] = {}
         self.weights: dict[int, Any] = {}
 
+    def lowerer(self) -> Lowerer:
+        """What computes the nodes of a segment under jit."""
+        return Lowerer()
+
     def constant(self, stored: Stored) -> Any:
         return stored  # stays at rest until a segment or a step takes it
 
@@ -109,7 +113,7 @@ class Runner(Lowerer):
                 inner.depth = scope.depth
                 inner.values.update(constants)
                 inner.values.update(arrays)
-                walk(plan.segment, inner, Lowerer())
+                walk(plan.segment, inner, self.lowerer())
                 return {n: inner.values[n] for n in plan.outputs}
 
             plan.call = jax.jit(segment)

@@ -1,115 +1,55 @@
 """Validation: a model's numbers here against a reference, and which node first goes wrong.
 
-The values are compared as they flow (chained), so a difference upstream shows in all that follows.
-To find where it comes from, `bisect` feeds each node the reference's own inputs: that verdict is
-local, so rounding and discrete choices that flip (TopK, ArgMax) are not blamed on the nodes after
-them.
+First the values are compared as they flow (chained), so a difference upstream shows in all that
+follows. Where outputs differ, or `bisect` asks for it, each node is then fed the reference's own
+inputs: that verdict is local, so rounding and discrete choices that flip (TopK, ArgMax) are not
+blamed on the nodes after them. See `_bisect.py`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
-from ._dim import Dim
+from ._bisect import (
+    DEPARTS,
+    Watcher,
+    amplified,
+    by_chance,
+    chained,
+    node_checks,
+    rounding_moves,
+)
+from ._checks import Check as Check
+from ._checks import Report as Report
+from ._compare import denies, difference
 from ._draw import draw_inputs, draw_sizes
-from ._error import JaxshapeError
+from ._error import ExecutionError, JaxshapeError
 from ._feed import checked_feed
-from ._interpret import Scope, enter
+from ._host import type_of
 from ._model import Model, Node, load
-from ._reference import reference_outputs
-from ._run import Runner, placed
+from ._plan import names_used
+from ._reference import ENGINES, inlined, reference_outputs
+from ._run import find_device, placed
 from ._trace import Trace, trace
-from ._value import STRING, SequenceType, TensorType, dtype_name
 
-# relative to the greater of |reference| and its root mean square, and absolute
-TOLERANCE = {
-    "float64": (1e-6, 1e-9),
-    "float32": (2e-4, 1e-5),
-    "float16": (2e-2, 2e-3),
-    "bfloat16": (5e-2, 1e-2),
-    "complex64": (2e-4, 1e-5),
-    "complex128": (1e-6, 1e-9),
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Check:
-    """One value compared: `share` is the greatest difference over what is tolerated (1 and above
-    fails).
-    """
-
-    value: str
-    node: str
-    op: str
-    local: bool
-    share: float
-    problem: str = ""
-
-    @property
-    def ok(self) -> bool:
-        return not self.problem and self.share <= 1
-
-
-@dataclasses.dataclass
-class Report:
-    """What `validate` found: `ok`, the `checks`, and with `bisect` the `culprit`, the first node
-    that is wrong.
-    """
-
-    model: str
-    reference: str
-    checks: list[Check]
-    sizes: list[dict[str, int]]
-    error: str = ""
-
-    @property
-    def ok(self) -> bool:
-        return (
-            not self.error
-            and all(c.ok for c in self.checks if not c.local)
-            and self.culprit is None
-        )
-
-    @property
-    def culprit(self) -> Check | None:
-        """The first node whose result differs on the reference's own inputs."""
-        return next((c for c in self.checks if c.local and not c.ok), None)
-
-    def to_json(self) -> dict[str, Any]:
-        """The report as plain data."""
-        return {
-            "model": self.model,
-            "reference": self.reference,
-            "ok": self.ok,
-            "error": self.error,
-            "sizes": self.sizes,
-            "culprit": dataclasses.asdict(self.culprit) if self.culprit else None,
-            "checks": [dataclasses.asdict(c) | {"ok": c.ok} for c in self.checks],
-        }
-
-    def __str__(self) -> str:
-        from .show.report import report_text
-
-        return report_text(self)
-
-    def __repr__(self) -> str:
-        return f"<Report on {self.model!r}: {'ok' if self.ok else 'differs'}>"
-
-    def _repr_html_(self) -> str:
-        from .show.report import report_html
-
-        return report_html(self)
+TRACED = "traced as"
+AMPLIFIED = "no more than the model itself amplifies rounding"
+FOLLOWS = "follows a node where onnxruntime departs from the standard"
+REDRAWS = 5  # times to draw inputs anew where the reference refuses what was drawn
 
 
 def validate(
     model: Any,
     inputs: Mapping[str, Any] | Sequence[Any] | None = None,
     *,
-    reference: str | Mapping[str, Any] = "onnxruntime",
+    reference: Any = "onnxruntime",
     device: Any = None,
     bisect: bool = False,
     bindings: int = 2,
@@ -117,21 +57,32 @@ def validate(
 ) -> Report:
     """Compare a model's outputs on a device with a reference's: dtype, traced shape and values.
 
+    An element may differ by `atol + rtol * max(|wanted|, rms(wanted))`: rtol is 2e-4 for float32
+    and complex64, 1e-6 for float64 and complex128, 2e-2 for float16, 5e-2 for bfloat16; all other
+    dtypes are exact. Matmuls run in full precision on every device. Where an output differs, the
+    nodes are compared one by one, each on the reference's own inputs; it still counts as equal
+    where that shows why: values left to chance, rounding that the model itself amplifies, or
+    onnxruntime departing from the standard. The report says so.
+
     Args:
       model: what `load` takes.
-      inputs: as for `run`; None: drawn at random, at sizes that meet the traced requirements.
-      reference: `"onnxruntime"`, `"onnx"` (the standard's reference), or expected outputs by name.
+      inputs: as for `run`; None: drawn at random, at sizes that meet the traced requirements and
+        with contents that the operators take (indices inside of their tables).
+      reference: `"onnxruntime"` (without its optimisations), `"onnx"` (the standard's reference),
+        expected outputs by name, or another model (a path, a ModelProto or a Model) that runs here
+        too and whose values are compared by name.
       device: where to run, as for `run`.
-      bisect: also compare every value, and name the node that first differs on equal inputs.
+      bisect: compare every value and every node, also where the outputs agree.
       bindings: at how many different sizes to draw inputs.
       seed: of what is drawn.
 
     Returns:
-      A `Report`; `report.ok` says whether all agree.
+      A `Report`; `report.ok` says whether all agree, `report.culprit` which node is wrong.
 
     Raises:
-      ModelError, UnsupportedError: the model cannot be loaded or run, or the reference is missing.
+      ModelError, UnsupportedError: the model cannot be loaded, or the reference is missing.
       ExecutionError: the reference itself fails on the model.
+      ShapeError, UnknownValueError: inputs that do not fit the model, or no sizes can be drawn.
 
     Example:
       >>> import onnx.parser, jaxshape as js
@@ -142,133 +93,176 @@ def validate(
     """
     loaded = load(model)
     traced = trace(loaded)
-    rng = np.random.default_rng(seed)
-    sizes: list[dict[str, int]] = []
-    if inputs is not None:
-        feeds = [checked_feed(loaded, inputs)]
-    else:
-        sizes = draw_sizes(traced, bindings, rng)
-        feeds = [draw_inputs(traced, s, rng) for s in sizes]
-    name = reference if isinstance(reference, str) else "stored outputs"
-    report = Report(loaded.name, name, [], sizes)
+    reference, name = _named(reference)
+    platform = jax.default_backend() if device is None else find_device(device).platform
+    run = _Run(loaded, traced, reference, device, platform, bisect)
+    report = Report(loaded.name, name, [], [])
     try:
-        for feed in feeds:
-            report.checks += _compare(loaded, traced, feed, reference, device, bisect)
-    except JaxshapeError as e:
-        if hasattr(e, "node"):
-            report.error = str(e)
+        if inputs is not None:
+            run.on(checked_feed(loaded, inputs), report)
         else:
+            _drawn(run, bindings, np.random.default_rng(seed), report)
+    except JaxshapeError as e:
+        if not hasattr(e, "node"):
             raise
+        report.error = str(e)
     return report
 
 
-def _compare(
-    model: Model, traced: Trace, feed: dict[str, Any], reference: Any, device: Any, bisect: bool
-) -> list[Check]:
-    nodes = {o: node for node in model.graph.nodes for o in node.outputs if o}
-    outputs = [o.name for o in model.graph.outputs]
-    names = [*outputs, *(n for n in nodes if n not in outputs)] if bisect else outputs
-    if isinstance(reference, str):
-        wanted = reference_outputs(model, feed, reference, names)
-    else:
-        wanted = {n: reference[n] for n in names if n in reference}
-    runner = Runner()
-    with placed(device):
-        scope = Scope(model, model.opsets)
-        enter(model.graph, dict(feed), scope, runner)
-        got = {n: runner.on_host(scope[n]) for n in outputs}
-        checks = [
-            _check(n, nodes.get(n), got[n], wanted[n], traced, False)
-            for n in outputs
-            if n in wanted
-        ]
-        if bisect:
-            checks += _local(model, feed, wanted, traced, nodes)
-    return checks
+def _named(reference: Any) -> tuple[Any, str]:
+    """The reference, loaded where it is a model, and what the report calls it."""
+    if isinstance(reference, Mapping):
+        return reference, "stored outputs"
+    if isinstance(reference, str) and (reference in ENGINES or not os.path.exists(reference)):
+        return reference, reference
+    other = load(reference)
+    return other, os.fspath(reference) if isinstance(reference, (str, os.PathLike)) else other.name
 
 
-def _local(
-    model: Model,
-    feed: dict[str, Any],
-    wanted: dict[str, Any],
-    traced: Trace,
-    nodes: dict[str, Node],
-) -> list[Check]:
-    """Each node on the reference's inputs; a node that fails is a check that fails."""
-    checks = []
-    for node in model.graph.nodes:
-        runner, scope = Runner(), Scope(model, model.opsets)
-        scope.values.update(model.graph.initializers)
-        scope.values.update(feed)
-        scope.values.update({n: v for n, v in wanted.items() if n not in node.outputs})
-        names = [n for n in node.outputs if n and n in wanted]
+def _drawn(run: _Run, bindings: int, rng: np.random.Generator, report: Report) -> None:
+    """Validate on drawn inputs; drawn anew where the reference cannot run with them."""
+    left, refused = REDRAWS, None
+    for sizes in draw_sizes(run.traced, bindings + REDRAWS, rng):
+        if len(report.sizes) == bindings:
+            break
+        feed = draw_inputs(run.traced, sizes, rng)
         try:
-            runner.walk([node], scope, names)
-            checks += [
-                _check(n, node, runner.on_host(scope[n]), wanted[n], traced, True) for n in names
-            ]
-        except JaxshapeError as e:
-            checks.append(Check(node.outputs[0], node.label, node.op_type, True, np.inf, str(e)))
-    return checks
+            run.on(feed, report)
+        except ExecutionError as e:
+            left -= 1
+            if hasattr(e, "node") or not left:
+                raise
+            refused = e
+        else:
+            report.sizes.append(sizes)
+    if not report.sizes and refused:
+        raise refused
 
 
-def _check(name: str, node: Node | None, got: Any, want: Any, traced: Trace, local: bool) -> Check:
-    label, op = (node.label, node.op_type) if node else ("", "")
-    share, problem = difference(got, want)
-    if not problem and not local and name in traced and _denies(traced[name], got):
-        problem = f"traced as {traced[name]}, but it is {dtype_name(got.dtype)}{list(got.shape)}"
-    return Check(name, label, op, local, share, problem)
+@dataclasses.dataclass
+class _Run:
+    """One validation: what stays the same from one set of inputs to the next."""
+
+    model: Model
+    traced: Trace
+    reference: Any
+    device: Any
+    platform: str
+    bisect: bool
+
+    def on(self, feed: dict[str, Any], report: Report) -> None:
+        """Compare on one set of inputs; node by node where that is asked for or outputs differ."""
+        outputs = [o.name for o in self.model.graph.outputs]
+        if not self.bisect:
+            wanted = self.wanted(feed, outputs, self.model, ())
+            checks = self.flow(self.model, feed, wanted, outputs).checks
+            if all(c.ok for c in checks):
+                report.checks += checks
+                return
+        model = inlined(self.model)
+        inner = [n for n in _makers(model) if n not in outputs]
+        wanted = self.wanted(feed, outputs, model, inner)
+        inner = [n for n in inner if n in wanted]
+        flow = self.flow(model, feed, wanted, [*outputs, *inner])
+        local = []
+        if inner:
+            values = {**feed, **wanted}
+            standard = self.reference == "onnxruntime"
+            with self.placed():
+                local = node_checks(model, values, flow.runner, standard, self.platform)
+        report.skipped += sum(n not in wanted for n in _makers(model))
+        report.checks += [*self.explained(flow, local), *local]
+
+    def placed(self) -> contextlib.ExitStack:
+        stack = contextlib.ExitStack()
+        stack.enter_context(placed(self.device))
+        stack.enter_context(jax.default_matmul_precision("highest"))
+        return stack
+
+    def wanted(
+        self, feed: dict[str, Any], outputs: Sequence[str], model: Model, inner: Sequence[str]
+    ) -> dict[str, Any]:
+        """The reference's outputs, and those of the inner values that it has."""
+        if isinstance(self.reference, Mapping):
+            return dict(self.reference)
+        if isinstance(self.reference, str):
+            return reference_outputs(model, feed, self.reference, inner)
+        other = inlined(self.reference) if inner else self.reference
+        names = {*_makers(other), *other.graph.initializers, *feed}
+        taken = {i.name for i in (*other.graph.inputs, *other.graph.optional_inputs)}
+        own = checked_feed(other, {n: v for n, v in feed.items() if n in taken})
+        with self.placed():
+            return chained(other, own, [n for n in (*outputs, *inner) if n in names], Watcher())
+
+    def flow(
+        self, model: Model, feed: dict[str, Any], wanted: dict[str, Any], names: Sequence[str]
+    ) -> _Flow:
+        """Our own values of these names, each compared as it flows."""
+        runner, nodes = Watcher(), _makers(model)
+        outputs = {o.name for o in model.graph.outputs}
+        with self.placed():
+            got = chained(model, feed, names, runner)
+        checks = []
+        for n in names:
+            if n not in wanted:
+                continue
+            label, op = (nodes[n].label, nodes[n].op_type) if n in nodes else ("", "")
+            share, problem = difference(got[n], wanted[n], self.platform)
+            if not problem and n in self.traced and denies(self.traced[n], got[n]):
+                was = type_of(got[n]) if isinstance(got[n], np.ndarray) else type(got[n]).__name__
+                problem = f"{TRACED} {self.traced[n]}, but it is {was}"
+            stage = "output" if n in outputs else "value"
+            checks.append(Check(n, label, op, stage, share, problem))
+        return _Flow(model, feed, names, wanted, got, checks, runner)
+
+    def explained(self, flow: _Flow, local: Sequence[Check]) -> list[Check]:
+        """The checks of the values as they flow, with why they differ where that is no fault."""
+        chance = _after(flow.model, {o for n in flow.runner.drew for o in n.outputs})
+        departed = {c.value for c in local if c.note == DEPARTS}
+        departed = _after(flow.model, departed)
+        blamed = any(not c.ok for c in local)
+        found, moves = [], None
+        for c in flow.checks:
+            if c.ok or c.problem.startswith(TRACED):
+                found.append(c)
+                continue
+            got, want = flow.got[c.value], flow.wanted[c.value]
+            if c.value in chance:
+                c = by_chance(c, got, want)
+            if not c.ok and not blamed and c.value in departed:
+                c = dataclasses.replace(c, note=FOLLOWS)
+            if not c.ok and not blamed and c.stage == "output":
+                if moves is None:
+                    with self.placed():
+                        moves = rounding_moves(flow.model, flow.feed, flow.names, flow.runner)
+                if amplified(got, moves[c.value], want):
+                    c = dataclasses.replace(c, note=AMPLIFIED)
+            found.append(c)
+        return found
 
 
-def difference(got: Any, want: Any) -> tuple[float, str]:
-    """The greatest difference of two values over what is tolerated, and what else differs."""
-    if isinstance(want, (list, tuple)):
-        if not isinstance(got, (list, tuple)) or len(got) != len(want):
-            return np.inf, "sequences of different lengths"
-        pairs = [difference(g, w) for g, w in zip(got, want, strict=True)]
-        return max([s for s, _ in pairs], default=0.0), next((p for _, p in pairs if p), "")
-    if want is None or got is None or isinstance(want, dict):
-        return (0.0, "") if got is want or got == want else (np.inf, "one is absent")
-    got, want = np.asarray(got), np.asarray(want)
-    if want.dtype.kind in "US":
-        want = want.astype(object)
-    if got.dtype != want.dtype:
-        return np.inf, f"dtype {dtype_name(got.dtype)}, not {dtype_name(want.dtype)}"
-    if got.shape != want.shape:
-        return np.inf, f"shape {list(got.shape)}, not {list(want.shape)}"
-    if not want.size:
-        return 0.0, ""
-    if want.dtype.name not in TOLERANCE:
-        same = got == want if want.dtype == STRING else got.astype(object) == want.astype(object)
-        wrong = int(np.size(same) - np.count_nonzero(same))
-        return (0.0, "") if not wrong else (np.inf, f"{wrong} of {want.size} elements differ")
-    wide = np.complex128 if want.dtype.kind == "c" else np.float64
-    g, w = got.astype(wide), want.astype(wide)
-    odd = ~np.isfinite(w)
-    if not np.array_equal(np.isnan(g), np.isnan(w)) or not np.array_equal(
-        g[odd], w[odd], equal_nan=True
-    ):
-        return np.inf, "NaN or infinity in different places"
-    g, w = g[~odd], w[~odd]
-    if not w.size:
-        return 0.0, ""
-    rtol, atol = TOLERANCE[want.dtype.name]
-    scale = np.maximum(np.abs(w), np.sqrt(np.mean(np.abs(w) ** 2)))
-    return float(np.max(np.abs(g - w) / (atol + rtol * scale))), ""
+@dataclasses.dataclass
+class _Flow:
+    """A model's values as they flow from one set of inputs, compared."""
+
+    model: Model
+    feed: dict[str, Any]
+    names: Sequence[str]
+    wanted: dict[str, Any]
+    got: dict[str, Any]
+    checks: list[Check]
+    runner: Watcher
 
 
-def _denies(claimed: Any, got: Any) -> bool:
-    """Whether a traced type is false of a value."""
-    if isinstance(claimed, SequenceType) or not isinstance(claimed, TensorType):
-        return False
-    got = np.asarray(got)
-    if claimed.dtype is not None and claimed.dtype != (
-        STRING if got.dtype.kind in "US" else got.dtype
-    ):
-        return True
-    if claimed.shape is None:
-        return False
-    return len(claimed.shape) != got.ndim or any(
-        not isinstance(d, Dim) and d is not None and d != n
-        for d, n in zip(claimed.shape, got.shape, strict=True)
-    )
+def _makers(model: Model) -> dict[str, Node]:
+    """The node that makes each value of the graph."""
+    return {o: node for node in model.graph.nodes for o in node.outputs if o}
+
+
+def _after(model: Model, names: set[str]) -> set[str]:
+    """These values and all that follow from them."""
+    found = set(names)
+    for node in model.graph.nodes:
+        if not found.isdisjoint(names_used(node)):
+            found.update(o for o in node.outputs if o)
+    return found

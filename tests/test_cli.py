@@ -131,11 +131,13 @@ def test_validate_reports(cli, net, tmp_path):
 
 
 def test_validate_exits_with_1_on_a_difference(cli, net, monkeypatch):
-    from jaxshape import _validate
+    from jaxshape._op import select
 
-    monkeypatch.setattr(_validate, "TOLERANCE", {"float32": (0.0, 1e-300)})
+    relu = select("", "Relu", 20)
+    assert relu is not None
+    monkeypatch.setattr(relu, "function", lambda x, /: x + 1)
     code, out, err = cli("validate", net, "--reference", "onnx", "--seed", "2")
-    assert (code, err) == (1, "") and "DIFFERS" in out
+    assert (code, err) == (1, "") and "DIFFERS" in out and "first to differ: Relu -> y" in out
 
 
 def test_ops_lists_and_describes(cli):

@@ -8,7 +8,7 @@ import pytest
 from builders import model
 
 import jaxshape as js
-from jaxshape._validate import difference
+from jaxshape._compare import difference
 
 NET = """g (float[N, 4] x) => (float[N, 2] y) <float[4, 2] w = {1, 2, 3, 4, 5, 6, 7, 8}> {
     [mix] h = MatMul (x, w)

@@ -17,7 +17,7 @@ from .._error import ShapeError
 from .._facts import same
 from .._host import is_host, namespace
 from .._op import op
-from .._random import next_key
+from .._random import next_key, note_draw
 from .._value import TensorType
 from ._agree import ranked, wide
 
@@ -37,6 +37,7 @@ def _uniform(xp, shape, seed):
     if seed is None or not all(isinstance(d, int) for d in shape):
         drawn = jax.random.uniform(next_key(), shape)
         return xp.asarray(drawn).astype(canonical("float64"))
+    note_draw()
     drawn = np.random.RandomState(seed % 2**32).uniform(size=shape)
     return drawn if xp is np else xp.asarray(drawn, canonical("float64"))
 

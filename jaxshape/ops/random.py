@@ -15,7 +15,7 @@ import numpy as np
 from .._device import canonical
 from .._error import ShapeError
 from .._op import op
-from .._random import next_key
+from .._random import next_key, note_draw
 from .._value import TensorType
 from ._agree import ranked, wide
 from ._static import dtype_of
@@ -24,6 +24,7 @@ from ._static import dtype_of
 def key_of(seed: float | None) -> Any:
     """The key of a node: from its seed, bit by bit, or the next one of the stream."""
     if seed is not None:
+        note_draw()
         return jax.random.key(int(np.float32(seed).view(np.uint32)))
     return next_key()
 

@@ -2,56 +2,74 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from .html import _text, widget
 from .text import table
 
 if TYPE_CHECKING:
-    from .._validate import Check, Report
+    from .._checks import Check, Report
 
 HEADER = ("value", "node", "op", "off by", "verdict")
+MOST = 20  # rows of values inside the model
 
 
 def _rows(report: Report) -> list[tuple[str, ...]]:
-    """Outputs first; of the nodes checked by themselves only those that differ."""
-    shown = [c for c in report.checks if not c.local or not c.ok]
-    return [(c.value, c.node, c.op, _off(c), _verdict(c)) for c in shown]
+    """The outputs, then of the nodes checked by themselves those that differ."""
+    outputs = [c for c in report.checks if c.stage == "output"]
+    nodes = [c for c in report.checks if c.local and not c.agrees]
+    nodes.sort(key=lambda c: c.ok)  # what is wrong comes before what is explained
+    rows = [(c.value, c.node, c.op, _off(c), _verdict(c)) for c in (*outputs, *nodes[:MOST])]
+    more = len(nodes) - MOST
+    return [*rows, (f"({more} more)", "", "", "", "")] if more > 0 else rows
 
 
 def _off(check: Check) -> str:
-    return "" if check.problem else f"{100 * check.share:.1f} % of tolerance"
+    if check.problem or not math.isfinite(check.share):
+        return ""
+    return f"{100 * check.share:.1f} % of tolerance"
 
 
 def _verdict(check: Check) -> str:
     where = " (on equal inputs)" if check.local else ""
-    return "ok" if check.ok else (check.problem or "differs") + where
+    if check.agrees:
+        return "ok" + where
+    found = (check.problem or "differs") + where
+    return f"ok: {check.note} ({found})" if check.note else found
 
 
-def _summary(report: Report) -> str:
+def _summary(report: Report) -> list[str]:
     verdict = "agrees with" if report.ok else "DIFFERS from"
-    local = sum(c.local for c in report.checks)
-    parts = [f"{report.model} {verdict} {report.reference}"]
-    if report.sizes:
-        parts.append(
-            "at "
-            + "; ".join(", ".join(f"{k}={v}" for k, v in s.items()) for s in report.sizes if s)
-        )
+    lines = [f"{report.model} {verdict} {report.reference}"]
+    sizes = [", ".join(f"{k}={v}" for k, v in s.items()) for s in report.sizes if s]
+    if sizes:
+        lines.append(f"at {'; '.join(sizes)}")
+    local = [c for c in report.checks if c.local]
     if local:
-        parts.append(f"{local} values checked on equal inputs")
+        lines.append(f"{len(local)} values checked on equal inputs")
+    if report.skipped:
+        lines.append(f"{report.skipped} values not compared: the reference does not give them")
+    for note, n in Counter(c.note for c in local if c.note).items():
+        lines.append(f"{n} of them differ: {note}")
     if report.culprit:
-        parts.append(f"first to differ: {report.culprit.node} ({report.culprit.op})")
+        lines.append(f"first to differ: {report.culprit.node} ({report.culprit.op})")
+    elif local and not report.ok and not report.error:
+        lines.append("no node differs on equal inputs")
+    if report.first and not report.ok:
+        lines.append(f"first to differ as values flow: {report.first.value}")
     if report.error:
-        parts.append(report.error)
-    return "\n".join(p for p in parts if p != "at ")
+        lines.append(report.error)
+    return lines
 
 
 def report_text(report: Report) -> str:
-    return f"{_summary(report)}\n\n{table(_rows(report), HEADER)}"
+    return "\n".join(_summary(report)) + f"\n\n{table(_rows(report), HEADER)}"
 
 
 def report_html(report: Report) -> str:
-    lines = "".join(f"<div>{_text(line)}</div>" for line in _summary(report).splitlines())
+    lines = "".join(f"<div>{_text(line)}</div>" for line in _summary(report))
     head = "".join(f"<th>{h}</th>" for h in HEADER)
     rows = "".join(
         "<tr>" + "".join(f"<td>{_text(c)}</td>" for c in row) + "</tr>" for row in _rows(report)
