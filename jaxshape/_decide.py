@@ -27,6 +27,7 @@ from ._evaluate import at, magnitude, rebuild
 
 LIMIT = 40_000  # points
 _SAFE = 1 << 62
+FEW = 16  # values of a variable that are always tried one by one
 _SPLITS = 6  # maxima taken apart in one formula
 
 
@@ -245,7 +246,7 @@ def axis(periods: Periods, v: Atom) -> Axis:
         raise Undecided("points too far away")
     start = first if both else max(periods.starts.get(v, first), first)
     rows = period * (degree + 1)
-    if not both and high - first + 1 <= start - first + rows:
+    if not both and high - first + 1 <= max(start - first + rows, FEW):
         n = max(int(high) - first + 1, 0)
         return Axis(first + np.arange(n), n, 0, degree, both)
     if start - first + rows > LIMIT:

@@ -15,7 +15,19 @@ from typing import Any
 import numpy as np
 
 from ._decide import Periods, axis, newton, sample, verdict
-from ._dim import Atom, Dim, Monomial, Scalar, Undecided, interval, make, number, size_of, symbol
+from ._dim import (
+    Atom,
+    Dim,
+    Monomial,
+    Scalar,
+    Undecided,
+    interval,
+    make,
+    mod,
+    number,
+    size_of,
+    symbol,
+)
 from ._evaluate import at, construct, rebuild
 from ._world import World, residue
 
@@ -40,7 +52,10 @@ def step(
         world.assign(w, value)
         eliminated(w, origin)
         return True
-    for s, m, r in _residues(d):
+    exact, needed = _exact(d)
+    if any(world.hard_edges(s)[0] != s.args[1] for s in needed):
+        world.soft = True
+    for s, m, r in (*_residues(d), *exact):
         if s.args[1] is None or -(-(s.args[1] - r) // m) * m + r < _FAR:
             world.divide(s, m, r)
             return True
@@ -144,6 +159,36 @@ def _residues(d: Dim) -> list[tuple[Atom, int, int]]:
             if hit is not None:
                 found.append((hit[0], s.args[1], hit[1]))
     return found
+
+
+def _exact(d: Dim) -> tuple[list[tuple[Atom, int, int]], set[Atom]]:
+    """(s, m, 0) where d == 0 says s % m == 0, as every term is at least 0 once s is written as
+    m*(s//m) + s % m; and the symbols that must be large enough for it.
+
+    So h*w == 16*(h//4)*(w//4), from cutting an image into windows, says that both divide by 4.
+    """
+    parts: dict[Atom, Any] = {}
+    for atom in d.atoms():
+        x, m = atom.args[:2]
+        if atom.kind == "//" and type(m) is int and type(x) is Dim and x.is_symbol:
+            parts.setdefault(x._symbol(), m * atom.dim + mod(x, m))
+    if not parts:
+        return [], set()
+    total: Any = 0
+    for mono, k in d.terms.items():
+        total = total + k * math.prod([parts.get(a, a.dim) for a in mono])
+    if type(total) is not Dim or min(total.terms.values()) < 0 < max(total.terms.values()):
+        return [], set()
+    if any(interval(a.dim)[0] < 0 for a in total.atoms()):
+        return [], set()
+    found, needed = [], set()
+    for mono in total.terms:
+        unsure = {a for a in mono if interval(a.dim)[0] <= 0}
+        rest = unsure.pop() if len(unsure) == 1 else None
+        if rest and rest.kind == "%" and rest.args[0].is_symbol and type(rest.args[1]) is int:
+            found.append((rest.args[0]._symbol(), rest.args[1], 0))
+            needed |= {s._symbol() for a in mono if a is not rest for s in a.dim.symbols}
+    return found, needed
 
 
 def _classes(d: Dim, s: Atom) -> tuple[int, int] | None:

@@ -7,18 +7,22 @@ that formulas stay those of the model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .._dim import Dim, divide, product
+from .._branch import tentative
+from .._dim import Dim, Undecided, divide, mod, product
 from .._error import ShapeError, UnsupportedError
-from .._facts import at_least, count, divisible, equal, same
+from .._facts import at_least, count, divisible, equal, least, same, simplify
 from .._host import host, namespace
 from .._op import Static, op
 from .._symbol import hostdims
 from .._value import TensorType
 from ._agree import written
 from ._axes import axes_in, exported, integers, numbers
+
+COPIES = 3  # sizes of a target that may be 0, up to which all combinations are tried
 
 # the sizes as values ----------------------------------------------------------------------------
 
@@ -76,6 +80,8 @@ def view_sizes(
     is found from the number of elements where it is the only one, else it is a count.
     """
     sizes = [_resolved(shape, i, v, allowzero) for i, v in enumerate(target)]
+    if shape is not None and not allowzero:
+        _settle_copies(shape, sizes, target)
     gaps = [i for i, v in enumerate(sizes) if v is None]
     rest = [v for v in sizes if v is not None]
     left_over = [i for i in gaps if not isinstance(target[i], Dim) and target[i] == -1]
@@ -114,6 +120,49 @@ def _resolved(shape: Sequence[Any] | None, i: int, v: Any, allowzero: int) -> An
             )
         return count("Reshape_size") if shape is None else shape[i]
     return None if v == -1 else v
+
+
+def _settle_copies(shape: Sequence[Any], sizes: list[Any], target: Sequence[Any]) -> None:
+    """Fill in the formulas of the target that may be 0, and would copy a size then, where only one
+    of both can be.
+    """
+    unsure = [i for i, v in enumerate(target) if isinstance(v, Dim) and sizes[i] is None]
+    if not 0 < len(unsure) <= COPIES or not all(at_least(target[i], 0) for i in unsure):
+        return
+    ways = list(itertools.product((False, True), repeat=len(unsure)))
+    possible = [
+        w for w in ways if _possible(shape, sizes, target, dict(zip(unsure, w, strict=True)))
+    ]
+    for i, answers in zip(unsure, zip(*possible, strict=True), strict=False):
+        if all(answers):
+            least(target[i], 1, "the target's 0 would copy a size that does not fit")
+            sizes[i] = simplify(target[i])
+        elif not any(answers):
+            same(target[i], 0, "the target's size does not fit, only a copied one")
+            sizes[i] = shape[i]
+
+
+def _possible(
+    shape: Sequence[Any], sizes: Sequence[Any], target: Sequence[Any], own: Mapping[int, bool]
+) -> bool:
+    """Whether a view may be, if of the unsure sizes these are the target's own, others copied."""
+    full = list(sizes)
+    try:
+        with tentative():
+            for i, as_given in own.items():
+                if not as_given and i >= len(shape):
+                    return False
+                least(target[i], 1) if as_given else same(target[i], 0)
+                full[i] = target[i] if as_given else shape[i]
+            rest = [simplify(d) for d in full if d is not None]
+            total, given = product(map(simplify, shape)), product(rest)
+            if len(rest) < len(full):
+                return not at_least(given, 1) or equal(mod(total, given), 0) is not False
+            return equal(total, given) is not False
+    except ShapeError:
+        return False
+    except Undecided:
+        return True
 
 
 def _without_common(a: Sequence[Any], b: Sequence[Any], sure: bool) -> tuple[list[Any], list[Any]]:

@@ -126,6 +126,28 @@ def test_reshape_by_computed_sizes(body, wanted, needs):
     assert [str(r) for r in trace.requirements] == needs
 
 
+@pytest.mark.parametrize(
+    ("target", "wanted", "needs"),
+    [
+        ("a, p, four, q, four, d", "B, H//4, 4, S//4, 4, 8", ["H % 4 == 0", "S % 4 == 0"]),
+        ("a, p, four, c, d", "B, H//4, 4, S, 8", ["H % 4 == 0"]),
+        ("a, p, m", "B, Reshape_size, Reshape_size_1", []),
+        ("d, b, c, a, p", "8, H, S, B, 1", ["H >= 4", "H <= 7"]),
+    ],
+)
+def test_a_quotient_in_the_target_is_no_copied_size(target, wanted, needs):
+    """Where H//4 is 0 a size is copied: mostly the number of elements does not fit then."""
+    trace = js.trace(
+        model(f"""g (float[B, H, S, 8] x) => (y) {{
+            s = Shape (x)  a, b, c, d = Split <axis = 0, num_outputs = 4> (s)
+            four = Constant <value_ints = [4]> ()  m = Constant <value_ints = [-1]> ()
+            p = Div (b, four)  q = Div (c, four)
+            t = Concat <axis = 0> ({target})  y = Reshape (x, t) }}""")
+    )
+    assert str(trace["y"]) == f"float32[{wanted}]"
+    assert [str(r) for r in trace.requirements] == needs
+
+
 def test_a_size_that_may_be_zero_is_not_divided_out():
     """n rows of 4 seen as (n, v): at n = 0 every v will do."""
     trace = js.trace(
