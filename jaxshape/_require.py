@@ -12,7 +12,7 @@ from typing import Any
 from ._dim import Dim, Scalar, parse, text
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Requirement:
     """`left == right`, `left >= right`, `left % right == 0`, or one of `alternatives`.
 
@@ -39,6 +39,9 @@ class Requirement:
         if self.kind == "==" and type(self.left) is not Dim:
             sides = self.right, self.left
         return f"{text(sides[0])} {self.kind} {text(sides[1])}"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
 
     @property
     def symbols(self) -> frozenset[Dim]:

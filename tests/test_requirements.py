@@ -40,7 +40,7 @@ def test_text(demand, text):
     facts = Facts()
     with using(facts):
         demand(facts)
-    assert [str(x) for x in facts.report()] == [text]
+    assert [str(x) for x in facts.report()] == [text] and repr(facts.report()) == f"[<{text}>]"
 
 
 def test_a_size_at_least_1_is_no_greatest_of_itself_and_0():
