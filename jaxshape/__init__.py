@@ -34,6 +34,7 @@ if _TYPE_CHECKING:
     from ._op import Static as Static
     from ._op import op as op
     from ._operator import operator as operator
+    from ._padded import Padded as Padded
     from ._run import run as run
     from ._session import InferenceSession as InferenceSession
     from ._sharding import shardings as shardings
@@ -71,6 +72,7 @@ _HOMES = {
     "Static": "_op",
     "op": "_op",
     "operator": "_operator",
+    "Padded": "_padded",
     "run": "_run",
     "InferenceSession": "_session",
     "shardings": "_sharding",

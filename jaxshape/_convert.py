@@ -17,6 +17,7 @@ import jax.export
 import numpy as np
 import onnx
 
+from ._bounded import bounded_outputs, checked_bounds
 from ._device import canonical, one_warning, to_device
 from ._error import ShapeError, UnknownValueError
 from ._export_walk import walking
@@ -39,7 +40,9 @@ class _Static:
         places: dict[str, Stored],
         buffers: dict[str, Stored],
         dtype: np.dtype | None,
+        bounds: dict[str, int] | None = None,
     ):
+        self.bounds = bounds
         self.model, self.places, self.buffers, self.dtype = model, places, buffers, dtype
         self.stored_buffers = {n: in_precision(s.array(), dtype) for n, s in buffers.items()}
         self.inputs = tuple(i.name for i in (*model.graph.inputs, *model.graph.optional_inputs))
@@ -71,6 +74,8 @@ class _Static:
         ):
             arrays = {id(s): placed(params[n]) for n, s in self.places.items()}
             arrays |= {id(s): placed(buffers[n]) for n, s in self.buffers.items()}
+            if self.bounds is not None:
+                return bounded_outputs(self.model, inputs, arrays, self.bounds)
             with walking(self.model, inputs, arrays) as interpreter:
                 given = {n: placed(v) for n, v in inputs.items()}
                 scope = Scope(self.model, self.model.opsets)
@@ -310,6 +315,7 @@ def to_jax(
     freeze: Freeze = (),
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
+    bounded: bool | Mapping[str, int] = False,
 ) -> JaxModel:
     """Convert an ONNX model to a JAX function that is a pytree of its parameters.
 
@@ -324,14 +330,20 @@ def to_jax(
         out.
       outputs: names of values to compute instead of the model's outputs, intermediate ones too;
         what they do not need is left out.
+      bounded: compute sizes that depend on data (NonZero, NonMaxSuppression, Compress, Unique) at
+        their bounds; an output with such a size is a `Padded`. Bounds follow from the shapes, or
+        are given by name of value: of one whose size is data, or of integers that decide a size.
+        Where a count passes its bound, `Padded.overflow` is set, and other outputs are NaN, or the
+        least integer (those of bools are a `Padded` too).
 
     Returns:
       A `JaxModel` f: `f(x)`, `f.params`, `f.apply(params, x)`; under `jit`, `grad`, `vmap`, `scan`.
 
     Raises:
       ModelError: the file is not a proper model, or external data is missing.
-      UnknownValueError: the model has no such value, a pattern of `freeze` names no parameter, or
-        `outputs` need an input of the model that is not among `inputs`.
+      UnknownValueError: the model has no such value (`bounded` names values, too), a pattern of
+        `freeze` names no parameter, or `outputs` need an input of the model that is not among
+        `inputs`.
       UnsupportedError: a model cannot be computed in that dtype.
 
     Example:
@@ -356,4 +368,5 @@ def to_jax(
     places, buffers = sorted_out(part, freeze)
     with one_warning():
         params = {n: to_device(in_precision(s.array(), precision)) for n, s in places.items()}
-    return JaxModel(params, _Static(part, places, buffers, precision))
+    bounds = checked_bounds(bounded, part)
+    return JaxModel(params, _Static(part, places, buffers, precision, bounds))

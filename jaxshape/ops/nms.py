@@ -17,7 +17,8 @@ from .._op import Static, op
 from .._symbol import hostdims
 from .._value import TensorType
 from ._agree import ranked
-from ._nonzero import concrete
+from ._nms import nms_in_jax
+from ._nonzero import concrete, symbolic
 from ._static import bounded, scalar
 
 
@@ -41,6 +42,8 @@ def non_max_suppression(
     most = 0 if limit is None else scalar(limit, "max_output_boxes_per_class")
     if most <= 0 or 0 in sizes:
         return np.zeros((0, 3), np.int64)
+    if symbolic(boxes, scores):
+        return nms_in_jax(boxes, scores, most, iou_threshold, score_threshold, center_point_box)
     overlap = 0.0 if iou_threshold is None else scalar(concrete(iou_threshold), "iou_threshold")
     if not 0 <= overlap <= 1:
         raise ShapeError(f"iou_threshold is {overlap}, wants 0 to 1")

@@ -14,10 +14,10 @@ import numpy as np
 from .._error import ShapeError
 from .._facts import same
 from .._host import DimArray, namespace, wrap
-from .._op import op
+from .._op import Known, op
 from .._symbol import fit, hostdims
 from .._value import TensorType
-from .index import check_elements, check_range, places
+from .index import check_elements, check_range, check_tuples, places
 
 # ONNX's word: the ufunc on the host, the method of `x.at[...]` in JAX, and that for booleans
 _REDUCTIONS: dict[str, tuple[Any, str, str]] = {
@@ -73,27 +73,27 @@ def scatter_check(axis: int, data: Any, indices: Any, updates: Any) -> tuple[int
 
 
 @op("ScatterElements", since=18, host=True)
-def scatter_elements_18(data, indices, updates, /, *, axis=0, reduction="none"):
+def scatter_elements_18(data, indices: Known, updates, /, *, axis=0, reduction="none"):
     """Write updates (*I) into data (*D) at indices (*I) on axis, at their own place elsewhere."""
     check_reduction(reduction, *SINCE_18)
     return scatter_elements(data, indices, updates, axis, reduction)
 
 
 @op("ScatterElements", since=16, host=True)
-def scatter_elements_16(data, indices, updates, /, *, axis=0, reduction="none"):
+def scatter_elements_16(data, indices: Known, updates, /, *, axis=0, reduction="none"):
     """Write or combine updates (*I) into data (*D) at indices (*I) on axis -> (*D)."""
     check_reduction(reduction, *SINCE_16)
     return scatter_elements(data, indices, updates, axis, reduction)
 
 
 @op("Scatter", since=9, host=True)
-def scatter_9(data, indices, updates, /, *, axis=0):
+def scatter_9(data, indices: Known, updates, /, *, axis=0):
     """Write updates (*I) into data (*D) at indices (*I) on axis -> (*D)."""
     return scatter_elements(data, indices, updates, axis, "none")
 
 
 @op("ScatterElements", since=11, host=True)
-def scatter_elements_11(data, indices, updates, /, *, axis=0):
+def scatter_elements_11(data, indices: Known, updates, /, *, axis=0):
     """Write updates (*I) into data (*D) at indices (*I) on axis -> (*D)."""
     return scatter_elements(data, indices, updates, axis, "none")
 
@@ -122,9 +122,10 @@ def scatter_nd(data: Any, indices: Any, updates: Any, reduction: str) -> Any:
     agreed = scatter_nd_check(
         hostdims(data.shape), hostdims(indices.shape), hostdims(updates.shape)
     )
+    if agreed is not None:
+        indices = fit(indices, (*agreed[: indices.ndim - 1], indices.shape[-1]))
+    check_tuples(indices, data.shape)
     columns = [indices[..., i] for i in range(indices.shape[-1])]
-    for i, column in enumerate(columns):
-        check_range(column, data.shape[i], i)
     if columns:
         return write(data, tuple(columns), fit(updates, agreed or ()), reduction)
     # tuples of no element: each update is as large as data
@@ -133,21 +134,21 @@ def scatter_nd(data: Any, indices: Any, updates: Any, reduction: str) -> Any:
 
 
 @op("ScatterND", since=18, host=True)
-def scatter_nd_18(data, indices, updates, /, *, reduction="none"):
+def scatter_nd_18(data, indices: Known, updates, /, *, reduction="none"):
     """Write updates (*I, *S) into data (*D, *S) at index tuples (*I, k), k axes in D."""
     check_reduction(reduction, *SINCE_18)
     return scatter_nd(data, indices, updates, reduction)
 
 
 @op("ScatterND", since=16, host=True)
-def scatter_nd_16(data, indices, updates, /, *, reduction="none"):
+def scatter_nd_16(data, indices: Known, updates, /, *, reduction="none"):
     """Write or combine updates (*I, *S) into data (*D, *S) at index tuples (*I, k) -> (*D, *S)."""
     check_reduction(reduction, *SINCE_16)
     return scatter_nd(data, indices, updates, reduction)
 
 
 @op("ScatterND", since=11, host=True)
-def scatter_nd_11(data, indices, updates, /):
+def scatter_nd_11(data, indices: Known, updates, /):
     """Write updates (*I, *S) into data (*D, *S) at index tuples (*I, k) -> (*D, *S)."""
     return scatter_nd(data, indices, updates, "none")
 
@@ -155,7 +156,8 @@ def scatter_nd_11(data, indices, updates, /):
 def elements_rule(known, data, indices, updates, /, *, axis=0, reduction="none"):
     check_reduction(reduction, *known)
     if None not in (data.shape, indices.shape, updates.shape):
-        scatter_check(axis, data.shape, indices.shape, updates.shape)
+        axis, _ = scatter_check(axis, data.shape, indices.shape, updates.shape)
+        check_range(indices, data.shape[axis], axis)
     rank = next((len(t.shape) for t in (indices, updates) if t.shape is not None), None)
     unknown = rank if rank is None else (None,) * rank
     return TensorType(data.dtype, unknown if data.shape is None else data.shape)
@@ -165,6 +167,7 @@ def nd_rule(known, data, indices, updates, /, *, reduction="none"):
     check_reduction(reduction, *known)
     if None not in (data.shape, indices.shape, updates.shape):
         scatter_nd_check(data.shape, indices.shape, updates.shape)
+        check_tuples(indices, data.shape)
     return data
 
 

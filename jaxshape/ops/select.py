@@ -1,7 +1,7 @@
 """Selecting by content: NonZero, Unique, Compress.
 
 How many are selected is known only from the data: the rules bound that count, the bodies run in
-NumPy (see `_nonzero.py`).
+NumPy, or in JAX where a count may be a symbol (see `_nonzero.py`).
 """
 
 from __future__ import annotations
@@ -10,24 +10,32 @@ from typing import Any
 
 import numpy as np
 
+from .._device import canonical
 from .._dim import minimum
-from .._facts import at_least
+from .._facts import at_least, equal
 from .._host import namespace
 from .._op import op
+from .._symbol import hostdims
 from .._value import TensorType
 from ._agree import ranked
-from ._nonzero import concrete, nonzero
+from ._nonzero import concrete, nonzero, symbolic
 from ._static import axis_of, bounded, replaced
+from ._unique import unique_in_jax
+from .slicing import Window, cut
+
+NOTHING = np.zeros(0, np.int64)
 
 
 @op("NonZero", since=9, host=True)
 def non_zero(x, /):
     """Find the non-zero elements of x (*D) in row-major order -> (rank, count) indices."""
     if x.ndim == 0:  # an index into no axis: nothing but how many there are
-        return np.zeros((0, int(concrete(x).astype(bool))), np.int64)
-    if 0 in x.shape:
+        (found,) = nonzero(x.reshape(1).astype(bool))
+        return namespace(found).zeros((0, *found.shape), found.dtype)
+    if any(isinstance(d, int) and d == 0 for d in x.shape):
         return np.zeros((x.ndim, 0), np.int64)
-    return np.stack(nonzero(x.astype(bool))).astype(np.int64)
+    found = nonzero(x.astype(bool))
+    return namespace(*found).stack(found).astype(canonical("int64", *found))
 
 
 @non_zero.shape_rule(rankless=True)  # because the count is data
@@ -47,9 +55,11 @@ def compress(input, condition, /, *, axis=None):
     if axis is None:
         input, axis = input.reshape(-1), 0
     axis = axis_of(axis, input.ndim)
-    condition = condition[: input.shape[axis]]
-    (kept,) = nonzero(condition) if len(condition) else ((),)
-    return namespace(input).take(input, np.asarray(kept, np.int64), axis)
+    n, given = hostdims((input.shape[axis], *condition.shape))
+    if given is not n and given != n:
+        condition = cut(condition, {0: Window(0, minimum(n, given))})
+    (kept,) = nonzero(condition) if equal(condition.shape[0], 0) is not True else (NOTHING,)
+    return namespace(input, kept).take(input, kept, axis)
 
 
 @compress.shape_rule(rankless=True)  # because the count is data
@@ -76,9 +86,12 @@ def unique(x, /, *, axis=None, sorted=1):
     if axis is None:
         x, axis = x.reshape(-1), 0
     axis = axis_of(axis, x.ndim)
-    if (n := x.shape[axis]) <= 1:  # known without the data
+    n = x.shape[axis]
+    if isinstance(n, int) and n <= 1:  # known without the data
         zero = np.zeros(n, np.int64)
         return x, zero, zero, zero + 1
+    if symbolic(x):
+        return unique_in_jax(x, axis, bool(sorted))
     x = concrete(x)
     first, which, counts = _unique_slices(x, axis)
     if not sorted:
