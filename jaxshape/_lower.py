@@ -91,7 +91,8 @@ class Lowerer:
             kwargs = adapted(op, kwargs)
             for i, x in enumerate(inputs):
                 if not op.is_static(i):
-                    inputs[i] = _placed(x)
+                    if not (op.traced and op.is_followed(i)):
+                        inputs[i] = _placed(x)
                 elif not is_host(x) and x is not None and not op.traced:
                     name = op.inputs[min(i, len(op.inputs) - 1)]
                     raise UnsupportedError(

@@ -24,6 +24,10 @@ F = TypeVar("F", bound=Function)
 Static = Annotated[Any, "static"]
 """An input whose value must be on the host: it decides a shape, an axis or a type."""
 
+Known = Annotated[Any, "known"]
+"""An input that need not be known, but whose value, where it is, the shape rule is given: to check
+it, or to follow it through a graph. A `traced` op is given it on the host, too."""
+
 REQUIRED = inspect.Parameter.empty
 
 
@@ -58,6 +62,7 @@ class Op:
         inputs = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)]
         self.inputs = tuple(p.name for p in inputs)
         self.static = tuple(p.annotation == Static for p in inputs)
+        self.known = tuple(p.annotation == Known for p in inputs)
         self.variadic = bool(inputs) and inputs[-1].kind is inputs[-1].VAR_POSITIONAL
         self.required = sum(p.default is REQUIRED and p.kind is p.POSITIONAL_ONLY for p in inputs)
         keywords = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
@@ -76,10 +81,10 @@ class Op:
     def shape_rule(self, rule: F | None = None, *, rankless: bool = False) -> Any:
         """Decorate the second function of an op whose shape JAX cannot derive.
 
-        The rule takes `TensorType`s for inputs (host arrays where an input is `Static` and known)
-        and returns the types of the outputs, or host arrays where a result is known. With
-        `rankless` it is also called where an input's rank is unknown (`shape is None`); otherwise
-        the engine answers "unknown" for it then.
+        The rule takes `TensorType`s for inputs (host arrays where an input is `Static` or `Known`,
+        and known) and returns the types of the outputs, or host arrays where a result is known.
+        With `rankless` it is also called where an input's rank is unknown (`shape is None`);
+        otherwise the engine answers "unknown" for it then.
         """
         if rule is None:
             return functools.partial(self.shape_rule, rankless=rankless)
@@ -91,6 +96,14 @@ class Op:
         host.
         """
         return self.static[min(position, len(self.static) - 1)] if self.static else False
+
+    def is_followed(self, position: int) -> bool:
+        """Whether the shape rule is given the value of the input at this position where it is
+        known.
+        """
+        return self.is_static(position) or (
+            self.known[min(position, len(self.known) - 1)] if self.known else False
+        )
 
     def check(
         self, n_inputs: int, given: Sequence[bool], attributes: dict[str, Any]

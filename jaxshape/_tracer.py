@@ -284,7 +284,7 @@ class Tracer:
                 if rankless and not op.rankless:
                     return self.unknown(node, inputs, scope)
                 args = [
-                    x if op.is_static(i) or not is_host(x) else type_of(x)
+                    x if op.is_followed(i) or not is_host(x) else type_of(x)
                     for i, x in enumerate(inputs)
                 ]
                 return _outputs(op.rule(*args, **kwargs))
@@ -343,7 +343,7 @@ class Tracer:
 
     def _small_result(self, op: Op, inputs: list[Any], kwargs: dict[str, Any]) -> bool:
         """Whether the shape rule promises results that may be allocated here."""
-        args = [x if op.is_static(i) or x is None else type_of(x) for i, x in enumerate(inputs)]
+        args = [x if op.is_followed(i) or x is None else type_of(x) for i, x in enumerate(inputs)]
         with tentative():
             try:
                 types = _outputs(op.rule(*args, **kwargs))  # type: ignore[misc]

@@ -18,13 +18,16 @@ from jax import lax
 from .. import _facts
 from .._branch import assume, branch, mark, tentative
 from .._device import canonical, to_device
+from .._dim import maximum, minimum
 from .._error import JaxshapeError, ShapeError, UnsupportedError
+from .._facts import at_least
 from .._fork import note
 from .._host import DimArray, is_host
 from .._join import elem_type, join, rename, repeated, stable
-from .._op import Static, op
+from .._op import Known, Static, op
 from .._precision import placed
 from .._relation import decided, negate
+from .._symbol import to_export
 from .._value import UNKNOWN, TensorType
 
 UNROLLED = 16  # trips: known loops up to here are traced round by round, exactly
@@ -33,8 +36,11 @@ UNROLLED = 16  # trips: known loops up to here are traced round by round, exactl
 @op("If", since=1, host=True, traced=True)
 def if_(cond: Static, /, *, then_branch, else_branch):
     """Run one of two graphs by cond (one element) -> the outputs of that graph."""
+    _same_number(then_branch, else_branch)
     if is_host(cond):
-        return tuple(then_branch() if _truth(cond) else else_branch())
+        if (known := _truth(cond)) is not None:
+            return tuple(then_branch() if known else else_branch())
+        cond = to_device(cond)  # a relation of sizes that are symbols
     try:
         return tuple(
             lax.cond(
@@ -51,6 +57,7 @@ def if_(cond: Static, /, *, then_branch, else_branch):
 
 @if_.shape_rule(rankless=True)  # because the condition may be data: either branch may come out
 def _(cond, /, *, then_branch, else_branch):
+    _same_number(then_branch, else_branch)
     known = _truth(cond) if is_host(cond) else None
     if known is not None:
         return tuple(then_branch() if known else else_branch())
@@ -75,6 +82,14 @@ def _(cond, /, *, then_branch, else_branch):
     return tuple(joined)
 
 
+def _same_number(then_branch: Any, else_branch: Any) -> None:
+    if then_branch.n_outputs != else_branch.n_outputs:
+        raise ShapeError(
+            f"then_branch gives {then_branch.n_outputs} outputs, else_branch "
+            f"{else_branch.n_outputs}: they must give the same number"
+        )
+
+
 def _truth(cond: Any) -> bool | None:
     if cond.size != 1:
         raise ShapeError(f"the condition has shape {tuple(cond.shape)}, wants one element")
@@ -86,7 +101,7 @@ def on_device(values: Any) -> Any:
 
 
 @op("Loop", since=1, host=True, traced=True)
-def loop(m: Static = None, cond: Static = None, /, *v_initial, body):
+def loop(m: Static = None, cond: Static = None, /, *v_initial: Known, body):
     """Repeat body while cond and fewer than m times: carried values -> their final ones, then scans
     (trips, *).
     """
@@ -127,11 +142,11 @@ def _no_rows(body: Any, carry: Any) -> list[Any]:
 
 
 def _loop_under_jit(m: Any, cond: Any, carry: Any, body: Any) -> Any:
-    carry = on_device(carry)
     n, scans = len(carry), body.n_outputs - 1 - len(carry)
     int64 = canonical("int64")
     if m is not None and is_host(m) and (scans or cond is None or is_host(cond)):
-        return _loop_by_scan(int(np.reshape(m, ())), cond, carry, body)
+        trips = np.reshape(m, ()).item()
+        return _loop_by_scan(trips if at_least(trips, 0) else maximum(trips, 0), cond, carry, body)
     if scans:
         raise UnsupportedError(
             "the number of rounds depends on data, and with it the size of what the loop collects"
@@ -147,17 +162,19 @@ def _loop_under_jit(m: Any, cond: Any, carry: Any, body: Any) -> Any:
         return trip + 1, jnp.reshape(to_device(keep), ()), same_carry(values, outs[:n])
 
     start = jnp.ones((), bool) if cond is None else jnp.reshape(to_device(cond), ())
-    return tuple(lax.while_loop(go, step, (jnp.zeros((), int64), start, carry))[2])
+    return tuple(lax.while_loop(go, step, (jnp.zeros((), int64), start, on_device(carry)))[2])
 
 
-def _loop_by_scan(trips: int, cond: Any, carry: Any, body: Any) -> Any:
+def _loop_by_scan(trips: Any, cond: Any, carry: Any, body: Any) -> Any:
     """A loop of known length; where its condition may end it sooner, rounds after that leave the
     carry alone.
     """
     n, int64 = len(carry), canonical("int64")
     if cond is None or (is_host(cond) and _truth(cond)):
-        if 0 < trips <= UNROLLED and (exact := _rounds_under_jit(trips, carry, body)):
+        known = isinstance(trips, int)
+        if known and 0 < trips <= UNROLLED and (exact := _rounds_under_jit(trips, carry, body)):
             return exact
+        carry = on_device(carry)
         keep = _known_keep(carry, body)
         if keep is not None:  # every round runs, or the first alone
 
@@ -166,13 +183,17 @@ def _loop_by_scan(trips: int, cond: Any, carry: Any, body: Any) -> Any:
                 return same_carry(values, outs[:n]), on_device(outs[n:])
 
             carry, ys = lax.scan(
-                step, carry, jnp.arange(trips if keep else min(trips, 1), dtype=int64)
+                step,
+                carry,
+                jnp.arange(to_export(trips if keep else minimum(trips, 1)), dtype=int64),
             )
             return *carry, *ys
     if body.n_outputs - 1 > n:
         raise UnsupportedError(
             "the condition may end the loop early, and with it what the loop collects"
         )
+
+    carry = on_device(carry)
 
     def guarded(state, trip):
         alive, values = state
@@ -182,7 +203,7 @@ def _loop_by_scan(trips: int, cond: Any, carry: Any, body: Any) -> Any:
         return (alive & jnp.reshape(to_device(keep), ()), after), ()
 
     start = jnp.ones((), bool) if cond is None else jnp.reshape(to_device(cond), ())
-    (_, carry), _ = lax.scan(guarded, (start, carry), jnp.arange(trips, dtype=int64))
+    (_, carry), _ = lax.scan(guarded, (start, carry), jnp.arange(to_export(trips), dtype=int64))
     return tuple(carry)
 
 
@@ -215,11 +236,18 @@ def _known_keep(carry: Any, body: Any) -> bool | None:
     return bool(np.reshape(found[0], ())) if is_host(found[0]) else None
 
 
+def _look(x: Any) -> Any:
+    return x.dtype, x.shape
+
+
 def same_carry(old: Any, new: Any) -> Any:
     """The next carry, which must look like the one before."""
     new = on_device(new)
     for i, (a, b) in enumerate(zip(old, new, strict=True)):
-        if not isinstance(a, list) and (a.shape != b.shape or a.dtype != b.dtype):
+        if isinstance(a, list) or isinstance(b, list):
+            if jax.tree.map(_look, a) != jax.tree.map(_look, b):
+                raise UnsupportedError(f"the sequence carried as value {i} changes by the round")
+        elif a.shape != b.shape or a.dtype != b.dtype:
             raise UnsupportedError(
                 f"carried value {i} changes from {a.dtype}{a.shape} to {b.dtype}{b.shape}"
             )

@@ -13,10 +13,11 @@ import numpy as np
 from jax import lax
 
 from .._device import canonical
+from .._dim import Dim
 from .._error import ShapeError
 from .._facts import least, same
 from .._host import DimArray, is_host, namespace
-from .._op import Static, op
+from .._op import Known, Static, op
 from .._symbol import hostdims, to_export
 from .._value import TensorType
 from ._agree import ranked
@@ -24,12 +25,24 @@ from ._static import axis_of, replaced, size_of
 
 
 def check_range(indices: Any, size: Any, axis: int) -> None:
-    """Refuse indices known on the host that lie outside an axis of known size."""
-    if isinstance(indices, np.ndarray) and isinstance(size, int) and indices.size:
+    """Refuse indices known on the host that lie outside an axis; demand that a symbolic one holds
+    them.
+    """
+    if isinstance(indices, np.ndarray) and indices.size:
         low, high = int(indices.min()), int(indices.max())
-        if low < -size or high >= size:
+        needed = max(-low, high + 1)
+        if isinstance(size, int) and size < needed:
             bad = low if low < -size else high
             raise ShapeError(f"index {bad} is out of range for axis {axis} of size {size}")
+        if isinstance(size, Dim):
+            least(size, needed, f"axis {axis} holds what is taken")
+
+
+def check_tuples(indices: Any, data: Any, batch: int = 0) -> None:
+    """The same of index tuples (*I, k) into a shape, after its batch axes."""
+    if isinstance(indices, np.ndarray):
+        for i in range(indices.shape[-1]):
+            check_range(indices[..., i], data[batch + i], batch + i)
 
 
 def grid(x: Any) -> list[Any]:
@@ -58,7 +71,7 @@ def check_elements(data: Any, indices: Any, axis: int) -> int:
 
 
 @op("Gather", since=1, host=True)
-def gather(data, indices, /, *, axis=0):
+def gather(data, indices: Known, /, *, axis=0):
     """Take from data (*A, n, *B) at indices (*I) -> (*A, *I, *B)."""
     axis = axis_of(axis, data.ndim)
     check_range(indices, data.shape[axis], axis)
@@ -76,11 +89,12 @@ def _(data, indices, /, *, axis=0):
     axis = axis_of(axis, len(data.shape))
     if indices.shape is None:
         return TensorType(data.dtype, None)
+    check_range(indices, data.shape[axis], axis)
     return TensorType(data.dtype, replaced(data.shape, axis, *indices.shape))
 
 
 @op("GatherElements", since=11, host=True)
-def gather_elements(data, indices, /, *, axis=0):
+def gather_elements(data, indices: Known, /, *, axis=0):
     """Take from data (*D) at indices (*I) on axis, at the entry's own place elsewhere -> (*I)."""
     axis = check_elements(hostdims(data.shape), hostdims(indices.shape), axis)
     check_range(indices, data.shape[axis], axis)
@@ -95,7 +109,8 @@ def gather_elements(data, indices, /, *, axis=0):
 @gather_elements.shape_rule(rankless=True)
 def _(data, indices, /, *, axis=0):
     if data.shape is not None and indices.shape is not None:
-        check_elements(data.shape, indices.shape, axis)
+        axis = check_elements(data.shape, indices.shape, axis)
+        check_range(indices, data.shape[axis], axis)
     elif data.shape is not None:
         return TensorType(data.dtype, (None,) * len(data.shape))
     return TensorType(data.dtype, indices.shape)
@@ -121,12 +136,11 @@ def gather_nd_shape(data: Any, indices: Any, batch: int) -> tuple[Any, ...] | No
 
 
 @op("GatherND", since=12, host=True)
-def gather_nd(data, indices, /, *, batch_dims=0):
+def gather_nd(data, indices: Known, /, *, batch_dims=0):
     """Take slices of data (*B, *D, *S) at index tuples (*B, *I, k), k axes in D -> (*B, *I, *S)."""
     gather_nd_shape(hostdims(data.shape), hostdims(indices.shape), batch_dims)
+    check_tuples(indices, data.shape, batch_dims)
     columns = [indices[..., i] for i in range(indices.shape[-1])]
-    for i, column in enumerate(columns, batch_dims):
-        check_range(column, data.shape[i], i)
     index = (*grid(columns[0])[:batch_dims], *columns)
     if namespace(data, indices) is np:
         return data[index]
@@ -135,18 +149,22 @@ def gather_nd(data, indices, /, *, batch_dims=0):
 
 @gather_nd.shape_rule  # because the last size of indices decides the rank, and may be symbolic
 def _(data, indices, /, *, batch_dims=0):
-    return TensorType(data.dtype, gather_nd_shape(data.shape, indices.shape, batch_dims))
+    shape = gather_nd_shape(data.shape, indices.shape, batch_dims)
+    check_tuples(indices, data.shape, batch_dims)
+    return TensorType(data.dtype, shape)
 
 
 @op("GatherND", since=11, host=True)
-def gather_nd_11(data, indices, /):
+def gather_nd_11(data, indices: Known, /):
     """Take slices of data (*D, *S) at index tuples (*I, k), k axes in D -> (*I, *S)."""
     return gather_nd(data, indices)
 
 
 @gather_nd_11.shape_rule  # as that of GatherND-12
 def _(data, indices, /):
-    return TensorType(data.dtype, gather_nd_shape(data.shape, indices.shape, 0))
+    shape = gather_nd_shape(data.shape, indices.shape, 0)
+    check_tuples(indices, data.shape)
+    return TensorType(data.dtype, shape)
 
 
 def one_hot_shape(indices: Any, depth: Any, values: Any, axis: int) -> tuple[Any, ...]:

@@ -1,5 +1,6 @@
 """If, Loop and Scan: what is known of sizes made by a graph in a graph, and what it demands."""
 
+import jax
 import numpy as np
 import pytest
 from builders import model
@@ -32,6 +33,16 @@ def loop(trips: str, body: str, outputs: str = "y, ys", start: str = "", ends: s
         never = Constant <value_int = 0> ()
         {outputs} = Loop ({trips}, {start}, x) <body = b (int64 i, bool k, float[] v)
             => (bool go, {made}) {{ go = Identity (k) {body} }}>
+    }}"""
+
+
+def counting(start: str) -> str:
+    """A number is carried beside y, which is as long as the number says."""
+    return f"""g (float[1] x, int64[1] k) => (float[] y, int64[] end) {{
+        {ONE} {TWO} trips = Constant <value_int = 2> ()
+        end, y = Loop (trips, , {start}, x) <body =
+            b (int64 i, bool c, int64[1] j, float[] v) => (bool go, int64[1] after, float[] w)
+            {{ go = Identity (c) after = Add (j, one) w = Expand (x, after) }}>
     }}"""
 
 
@@ -123,6 +134,21 @@ TYPES = {
         {"y": "float32[N]"},
         [],
     ),
+    "loop: what is carried is followed round by round": (
+        loop("three", "w = Concat <axis = 0> (v, x) z = ReduceSum <keepdims = 0> (w)"),
+        {"y": "float32[4*N]", "ys": "float32[3]"},
+        [],
+    ),
+    "loop: a carried number decides a size": (
+        counting("one"),
+        {"y": "float32[3]", "end": "int64[1]"},
+        [],
+    ),
+    "loop: a number that was given, too": (
+        counting("k"),
+        {"y": "float32[k + 2]", "end": "int64[1]"},
+        ["k >= -1"],
+    ),
     "scan": (
         scan("t = Relu (a) z = Neg (r)"),
         {"y": "float32[N]", "ys": "float32[T, M]"},
@@ -186,3 +212,32 @@ def test_loops_in_loops(m):
         {known} y = Loop (m, , x) <body = {nested(6)}>
     }}"""
     assert str(js.trace(model(graph))["y"]) in ("float32[...]", "float32[Loop_size]")
+
+
+def test_sizes_from_a_carried_number():
+    feed = {"x": np.ones(1, np.float32), "k": np.array([4])}
+    assert js.run(model(counting("one")), feed)["y"].shape == (3,)
+    assert js.run(model(counting("k")), feed)["y"].shape == (6,)
+    assert jax.jit(js.to_jax(model(counting("one"))))(**feed)[0].shape == (3,)
+
+
+def test_branches_give_the_same_number_of_values():
+    graph = """g (float[N] x, bool flag) => (float[] y) {
+        y = If (flag) <then_branch = t () => (float[] u) { u = Relu (x) },
+                       else_branch = e () => (float[] v, float[] w) { v = Neg (x) w = Neg (v) }>
+    }"""
+    with pytest.raises(js.ShapeError, match="then_branch gives 1 outputs, else_branch 2"):
+        js.trace(model(graph))
+
+
+def test_a_sequence_that_grows_is_not_for_jit():
+    graph = """g (float[N] x, int64 m) => (float[] y) {
+        s = SequenceEmpty ()
+        t = Loop (m, , s) <body = b (int64 i, bool c, seq(float[N]) v) => (bool go, seq(float[N]) w)
+            { go = Identity (c) w = SequenceInsert (v, x) }>
+        y = ConcatFromSequence <axis = 0> (t)
+    }"""
+    f, feed = js.to_jax(model(graph)), {"x": np.ones(2, np.float32), "m": np.asarray(3)}
+    assert js.run(model(graph), feed)["y"].shape == (6,)
+    with pytest.raises(js.UnsupportedError, match="sequence carried as value 0 changes"):
+        f(**feed)

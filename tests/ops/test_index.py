@@ -200,6 +200,11 @@ def test_types(op, inputs, attributes, wanted):
         ("GatherND", ("float32[N,M]", "int64[a,1]"), {"batch_dims": 1}, ["N == a"]),
         ("ScatterND", ("float32[N,3]", "int64[a,1]", "float32[b,3]"), {}, ["a == b"]),
         ("TopK", ("float32[N,h]", np.array([5])), {"outputs": 2}, ["h >= 5"]),
+        ("Gather", ("float32[N,M]", np.array([2, -1])), {"axis": 1}, ["M >= 3"]),
+        ("Gather", ("float32[N,M]", np.zeros((0, 2), np.int64)), {}, []),
+        ("GatherElements", ("float32[2,M]", np.array([[-4]])), {"axis": 1}, ["M >= 4"]),
+        ("GatherND", ("float32[N,M]", np.array([[3, -3]])), {}, ["N >= 4", "M >= 3"]),
+        ("ScatterND", ("float32[N]", np.array([[3]]), "float32[1]"), {}, ["N >= 4"]),
     ],
 )
 def test_requirements(op, inputs, attributes, wanted):
@@ -216,6 +221,16 @@ F, I64 = "float32[4,3]", "int64[2,3]"
         ("Gather", (F, I64), {"axis": 2}, "axis 2 is out of range for rank 2"),
         ("Gather", (np.arange(3), np.array(3)), {}, "index 3 is out of range for axis 0 of size 3"),
         ("Gather", (np.arange(3), np.array([0, -4])), {}, "index -4 is out of range"),
+        ("Gather", (F, np.array([4])), {}, "index 4 is out of range for axis 0 of size 4"),
+        ("GatherElements", (F, np.array([[0, -5]])), {}, "index -5 is out of range for axis 0"),
+        ("GatherND", (F, np.array([[0, 3]])), {}, "index 3 is out of range for axis 1 of size 3"),
+        ("ScatterND", (F, np.array([[9]]), "float32[1,3]"), {}, "index 9 is out of range"),
+        (
+            "ScatterElements",
+            (F, np.array([[4]]), "float32[1,1]"),
+            {},
+            "index 4 is out of range for axis 0 of size 4",
+        ),
         ("GatherElements", (F, "int64[2]"), {}, "indices have rank 1, want the rank of data, 2"),
         ("GatherElements", (F, "int64[2,4]"), {}, "axis 1 of indices within that of data"),
         ("GatherND", (F, I64), {}, "an index tuple has 3 elements, wants 1 to 2"),
