@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from ._error import UnknownValueError
 
 
 def shardings(
-    params: Any, mesh: Mesh, rules: Sequence[tuple[str | re.Pattern[str], PartitionSpec]]
+    params: Any,
+    mesh: Mesh | AbstractMesh,
+    rules: Sequence[tuple[str | re.Pattern[str], PartitionSpec]],
 ) -> Any:
     """Give each parameter a place on a mesh, by rules on names.
 
@@ -73,7 +75,7 @@ def _axes(entry: Any) -> tuple[Any, ...]:
     return () if entry is None else entry if isinstance(entry, tuple) else (entry,)
 
 
-def _fitting(spec: PartitionSpec, shape: Sequence[int], mesh: Mesh) -> PartitionSpec:
+def _fitting(spec: PartitionSpec, shape: Sequence[int], mesh: Mesh | AbstractMesh) -> PartitionSpec:
     """The spec for an array of this shape, without the splits that leave a rest."""
     return PartitionSpec(
         *(

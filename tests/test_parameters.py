@@ -149,7 +149,7 @@ def test_replace_checks_names_and_shapes():
     for params, error, text in (
         ({"c": X}, js.UnknownValueError, "no parameter 'c'; it has a_w, a_b, b_w"),
         ({"a_b": X}, js.ShapeError, r"'a_b' has shape \(1, 2\), wants \(3,\)"),
-        ({"a_b": np.int32([1, 2, 3])}, js.ShapeError, "'a_b' is int32, wants a float"),
+        ({"a_b": np.array([1, 2, 3], np.int32)}, js.ShapeError, "'a_b' is int32, wants a float"),
     ):
         with pytest.raises(error, match=text):
             f.replace(params)
@@ -190,7 +190,7 @@ def test_to_onnx_has_the_parameters():
             then_branch = t () => (float[N, 2] u) <float[2] d = {3, 4}> { u = Add (j, d) },
             else_branch = e () => (float[N, 2] v) <float[2] d = {5, 6}> { v = Mul (j, d) }>
     }""")
-    raw = numpy_helper.from_array(np.float16([[1, 2]]), "unused")
+    raw = numpy_helper.from_array(np.array([[1, 2]], np.float16), "unused")
     proto.graph.initializer.append(raw)
     before = proto.SerializeToString()
     f = js.to_jax(proto)
@@ -212,7 +212,7 @@ def test_to_onnx_of_sparse_and_external_weights(tmp_path):
     values = helper.make_tensor("s", 1, [2], [1.0, 2.0])
     indices = helper.make_tensor("i", 7, [2], [0, 3])
     proto.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [2, 2]))
-    proto.graph.initializer.append(numpy_helper.from_array(np.float32([5, 6]), "e"))
+    proto.graph.initializer.append(numpy_helper.from_array(np.array([5, 6], np.float32), "e"))
     path = tmp_path / "m.onnx"
     onnx.save(proto, path, save_as_external_data=True, location="m.data", size_threshold=0)
     f = scaled(js.to_jax(str(path)))

@@ -67,26 +67,31 @@ def test_a_transformer_with_a_mask(name, error, masked):
 
 
 RESULTS = [  # a node whose result is float32 as the model says
-    node("Constant", value=np.float32([[1, 2]])),
+    node("Constant", value=np.array([[1, 2]], np.float32)),
     node("Constant", value_floats=[1.0, 2.0]),
-    node("ConstantOfShape", np.int64([2, 3])),
-    node("ConstantOfShape", np.int64([300, 300]), value=np.float32([3])),
+    node("ConstantOfShape", np.array([2, 3], np.int64)),
+    node("ConstantOfShape", np.array([300, 300], np.int64), value=np.array([3], np.float32)),
     node("EyeLike", "int32[3, 3]", dtype=1),
     node("Cast", "int32[3]", to=1),
     node("Cast", "float16[3]", to=1),
     node("Cast", "float32[3]", to=10),
-    node("CastLike", "int32[3]", np.float32([1])),
+    node("CastLike", "int32[3]", np.array([1], np.float32)),
     node("RandomNormal", shape=[3]),
     node("RandomUniform", shape=[3], dtype=1),
     node("RandomNormalLike", "int32[3]", dtype=1),
-    node("HannWindow", np.int64(8)),
-    node("MelWeightMatrix", *map(np.int64, (4, 16, 8000)), np.float32(0), np.float32(4000)),
-    node("Range", np.float32(0), np.float32(9), np.float32(2)),
-    node("DequantizeLinear", "uint8[3]", np.float32(0.5)),
+    node("HannWindow", np.array(8, np.int64)),
+    node(
+        "MelWeightMatrix",
+        *map(np.asarray, (4, 16, 8000)),
+        np.array(0, np.float32),
+        np.array(4000, np.float32),
+    ),
+    node("Range", np.array(0, np.float32), np.array(9, np.float32), np.array(2, np.float32)),
+    node("DequantizeLinear", "uint8[3]", np.array(0.5, np.float32)),
     node("DynamicQuantizeLinear", "float32[3]", outputs=("", "y0")),
     node("LayerNormalization", "float32[3, 4]", np.ones(4, np.float32), outputs=("", "y0")),
     node("Dropout", "float32[3]"),
-    node("OneHot", "int64[3]", np.int64(4), np.float32([0, 1])),
+    node("OneHot", "int64[3]", np.array(4, np.int64), np.array([0, 1], np.float32)),
     node("Scaler", "int64[3, 1]", domain="ai.onnx.ml", offset=[1.0], scale=[2.0]),
 ]
 
@@ -119,7 +124,7 @@ def test_integers_booleans_and_text_are_untouched():
     }"""),
         dtype="bfloat16",
     )
-    y, z, u = f(np.int32([1, 2]), np.array([True, False]))
+    y, z, u = f(np.array([1, 2], np.int32), np.array([True, False]))
     assert [v.dtype.name for v in (y, z, u)] == ["int32", "bool", "uint8"]
 
 
@@ -164,7 +169,7 @@ def test_control_flow_carries_it():
     }"""),
         dtype="bfloat16",
     )
-    y, u, w = jax.jit(f)(np.float32([1.5, 2]), 2, True)
+    y, u, w = jax.jit(f)(np.array([1.5, 2], np.float32), 2, True)
     assert {v.dtype.name for v in (y, u, w)} == {"bfloat16"}
     np.testing.assert_allclose(np.asarray(y, np.float32), [-5.0625, -16], rtol=0.01)
     np.testing.assert_allclose(np.asarray([u, w], np.float32), [0.3, 0.7], rtol=0.01)

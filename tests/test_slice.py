@@ -16,9 +16,11 @@ CHAIN = """g (float[N, 2] x, float[N, 2] skip) => (float[N, 2] y)
     h4 = Mul (h3, skip)
     y = Add (h4, c)
 }"""
-X, S = np.float32([[1, -1]]), np.float32([[2, 3]])
+X, S = np.array([[1, -1]], np.float32), np.array([[2, 3]], np.float32)
 VALUES = {"x": X, "skip": S, "h1": [[1, -2]], "h2": [[1, 0]], "h3": [[4, 4]], "h4": [[8, 12]]}
-VALUES = {n: np.float32(v) for n, v in VALUES.items()} | {"y": np.float32([[13, 18]])}
+VALUES = {n: np.array(v, np.float32) for n, v in VALUES.items()} | {
+    "y": np.array([[13, 18]], np.float32)
+}
 
 PARTS = [  # inputs, outputs, what is taken, the parameters
     (None, ["h1"], ["x"], ["a"]),
@@ -77,12 +79,12 @@ def test_a_weight_and_one_of_two_results_may_be_given():
         h = Add (p, q)
         y = MatMul (h, w)
     }""")
-    x = np.float32([[1, 2, 3, 4]])
+    x = np.array([[1, 2, 3, 4]], np.float32)
     f = js.to_jax(proto, inputs=["x", "q", "w"])
     assert not f.params
-    y = f(x, np.float32([[10, 20]]), np.eye(2, dtype=np.float32))
+    y = f(x, np.array([[10, 20]], np.float32), np.eye(2, dtype=np.float32))
     np.testing.assert_array_equal(y, [[11, 22]])
-    again = js.run(f.to_onnx(), [x, np.float32([[10, 20]]), np.eye(2, dtype=np.float32)])
+    again = js.run(f.to_onnx(), [x, np.array([[10, 20]], np.float32), np.eye(2, dtype=np.float32)])
     np.testing.assert_array_equal(again["y"], y)
 
 
@@ -96,6 +98,6 @@ def test_what_branches_use_is_kept():
     }""")
     f = js.to_jax(proto, outputs=["u"])
     assert f.input_names == ("x", "c") and len(f.model.graph.nodes) == 2
-    np.testing.assert_array_equal(f(np.float32([1, 2]), True), [0, 0])
+    np.testing.assert_array_equal(f(np.array([1, 2], np.float32), True), [0, 0])
     g = js.to_jax(proto, inputs=["h", "c"], outputs=["u"])
-    np.testing.assert_array_equal(g(np.float32([1, 2]), True), [2, 4])
+    np.testing.assert_array_equal(g(np.array([1, 2], np.float32), True), [2, 4])
