@@ -36,6 +36,8 @@ ULPS = 4  # units in the last place by which inputs are moved to see what roundi
 MOVES = 8  # times: all up, all down, and at random
 AMPLE = 4  # an output may be off by as much as this times what rounding moves it
 
+BRIEF = {"xla_backend_optimization_level": 0}  # halves the time and leaves the numbers alone
+
 ROUNDING = "within what rounding of its inputs makes"
 DEPARTS = "onnxruntime departs from the standard, whose reference gives what ours gives"
 CHANCE = "left to chance: only dtype and shape compared"
@@ -57,10 +59,14 @@ class Watching(Lowerer):
 
 
 class Watcher(Watching, Runner):
-    """A `Runner` that notes the nodes whose results are left to chance."""
+    """A `Runner` that notes the nodes whose results are left to chance.
 
-    def __init__(self) -> None:
+    `brief`: for one run of many small kernels, whose compilation takes longer than they do.
+    """
+
+    def __init__(self, brief: bool = False) -> None:
         Runner.__init__(self)
+        self.options = BRIEF if brief else None
         self.drew: set[Node] = set()
         self.copies: dict[Any, list[Node]] = {}  # the same ones again meet their compiled plans
 

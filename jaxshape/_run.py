@@ -77,6 +77,7 @@ class Runner(Lowerer):
         super().__init__()
         self.stages: dict[Any, Stage] = {}
         self.weights: dict[int, Any] = {}
+        self.options: dict[str, Any] | None = None  # of the compiler
 
     def lowerer(self) -> Lowerer:
         """What computes the nodes of a segment under jit."""
@@ -116,7 +117,7 @@ class Runner(Lowerer):
                 walk(plan.segment, inner, self.lowerer())
                 return {n: inner.values[n] for n in plan.outputs}
 
-            plan.call = jax.jit(segment)
+            plan.call = jax.jit(segment, compiler_options=self.options)
         try:
             # JAX ends the process where an array is looked at of which there is no memory
             return jax.block_until_ready(plan.call(arguments))

@@ -190,16 +190,20 @@ class _Run:
         other = inlined(self.reference) if inner else self.reference
         names = {*_makers(other), *other.graph.initializers, *feed}
         taken = {i.name for i in (*other.graph.inputs, *other.graph.optional_inputs)}
+        brief = self.platform == "cpu"
         own = checked_feed(other, {n: v for n, v in feed.items() if n in taken})
         with self.placed():
-            return chained(other, own, [n for n in (*outputs, *inner) if n in names], Watcher())
+            return chained(
+                other, own, [n for n in (*outputs, *inner) if n in names], Watcher(brief)
+            )
 
     def flow(
         self, model: Model, feed: dict[str, Any], wanted: dict[str, Any], names: Sequence[str]
     ) -> _Flow:
         """Our own values of these names, each compared as it flows."""
-        runner, nodes = Watcher(), _makers(model)
         outputs = {o.name for o in model.graph.outputs}
+        brief = self.platform == "cpu" and len(names) > len(outputs)
+        runner, nodes = Watcher(brief), _makers(model)
         with self.placed():
             got = chained(model, feed, names, runner)
         checks = []

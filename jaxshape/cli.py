@@ -30,8 +30,8 @@ app = typer.Typer(
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.")]
 
 
-def command(function: Callable[..., None]) -> Callable[..., None]:
-    """A command of `app`; what it foresees to fail is one line on stderr and exit status 1."""
+def command(function: Callable[..., None], status: int = 1) -> Callable[..., None]:
+    """A command of `app`; what it foresees to fail is one line on stderr and this exit status."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -39,7 +39,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             function(*args, **kwargs)
         except (js.JaxshapeError, OSError) as e:
             typer.echo(f"jaxshape: {' '.join(str(e).split())}", err=True)
-            raise typer.Exit(1) from None
+            raise typer.Exit(status) from None
 
     return app.command()(run)
 
@@ -129,14 +129,21 @@ def page(title: str, body: str) -> str:
 
 
 def read_arrays(items: list[str]) -> dict[str, np.ndarray]:
-    """The arrays of `items`, each NAME=FILE.npy or a FILE.npz of several; pickles are refused."""
+    """The arrays of `items`, each NAME=FILE.npy (or a tensor's .pb) or a FILE.npz of several;
+    pickles are refused.
+    """
+    from jaxshape._dataset import read_value
+
     arrays = {}
     for item in items:
         if item.endswith(".npz") and "=" not in item:
             with np.load(item, allow_pickle=False) as several:
                 arrays.update(several)
+            continue
+        name, file = pair(item, "--input")
+        if file.endswith(".pb"):
+            arrays[name] = read_value(Path(file))
         else:
-            name, file = pair(item, "--input")
             arrays[name] = np.load(file, allow_pickle=False)
     return arrays
 
@@ -293,14 +300,23 @@ def summary(array: np.ndarray) -> str:
     return text
 
 
-@command
+@functools.partial(command, status=2)
 def validate(
     model: ModelFile,
     inputs: Annotated[
         list[str] | None,
-        typer.Option("--input", metavar="NAME=NPY", help="As for run; else they are drawn."),
+        typer.Option(
+            "--input",
+            "--inputs",
+            metavar="NAME=NPY",
+            help="As for run; or a test_data_set folder, whose outputs are then the reference. "
+            "Drawn if left out.",
+        ),
     ] = None,
-    reference: Annotated[str, typer.Option(help="onnxruntime or onnx.")] = "onnxruntime",
+    reference: Annotated[
+        str | None,
+        typer.Option(help="onnxruntime, onnx, or the file of another model. [onnxruntime]"),
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or gpu.")] = None,
     bisect: Annotated[
         bool, typer.Option("--bisect", help="Compare every value; name the node that differs.")
@@ -312,11 +328,24 @@ def validate(
     ] = None,
     html_file: Annotated[Path | None, typer.Option("--html", help="Write it as a page.")] = None,
 ) -> None:
-    """Compare MODEL's numbers with a reference's; exit status 1 where they differ."""
+    """Compare MODEL's numbers with a reference's.
+
+    Exit status: 0 where they agree, 1 where they differ, 2 where one of the two does not run.
+    """
+    from jaxshape._dataset import data_set
+
+    loaded = js.load(model)
+    feed, stored = None, {}
+    for item in inputs or ():
+        if "=" not in item and Path(item).is_dir():
+            given, stored = data_set(loaded, Path(item))
+        else:
+            given = read_arrays([item])
+        feed = (feed or {}) | given
     report = js.validate(
-        model,
-        read_arrays(inputs) if inputs else None,
-        reference=reference,
+        loaded,
+        feed,
+        reference=reference or stored or "onnxruntime",
         device=device,
         bisect=bisect,
         bindings=bindings,
@@ -324,7 +353,7 @@ def validate(
     )
     show(report, str(report), report.model, json_file, html_file)
     if not report.ok:
-        raise typer.Exit(1)
+        raise typer.Exit(2 if report.error else 1)
 
 
 @command

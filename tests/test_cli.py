@@ -140,6 +140,33 @@ def test_validate_exits_with_1_on_a_difference(cli, net, monkeypatch):
     assert (code, err) == (1, "") and "DIFFERS" in out and "first to differ: Relu -> y" in out
 
 
+def test_validate_exits_with_2_where_it_does_not_run(cli, net, monkeypatch):
+    from jaxshape._op import select
+
+    relu = select("", "Relu", 20)
+    monkeypatch.setattr(relu, "function", lambda x, /: 1 // 0)
+    code, out, err = cli("validate", net, "--reference", "onnx")
+    assert (code, err) == (2, "") and "ZeroDivisionError" in out
+
+
+@pytest.mark.parametrize(("scale", "code"), [(1, 0), (1.01, 1)])
+def test_validate_takes_test_data(cli, net, tmp_path, scale, code):
+    from onnx.numpy_helper import from_array
+
+    folder = tmp_path / "test_data_set_0"
+    folder.mkdir()
+    x, w = np.ones((2, 4), "f"), np.ones((4, 3), "f")
+    y = np.full((2, 3), 4 * scale, "f")
+    for name, a in {"input_0": x, "input_1": w, "output_0": y, "output_1": y.sum(0)}.items():
+        (folder / f"{name}.pb").write_bytes(from_array(a).SerializeToString())
+    got, out, err = cli("validate", net, "--inputs", folder)
+    assert (got, err) == (code, "") and "stored outputs" in out
+    got, out, err = cli("validate", net, "--inputs", folder, "--reference", net)
+    assert (got, err) == (0, "") and f"agrees with {net}" in out
+    one = f"x={folder / 'input_0.pb'}", "--input", f"w={folder / 'input_1.pb'}"
+    assert cli("validate", net, "--input", *one, "--reference", "onnx")[0] == 0
+
+
 def test_ops_lists_and_describes(cli):
     code, out, err = cli("ops")
     assert (code, err) == (0, "")
@@ -173,7 +200,8 @@ def test_ops_shows_what_is_not_supported(monkeypatch):
         ("run NET --random --size N=x", 2, "'x'"),
         ("run NET --input x=missing.npy", 1, "missing.npy"),
         ("run NET", 1, "x"),
-        ("validate NET --reference nobody", 1, "nobody"),
+        ("validate NET --reference nobody", 2, "nobody"),
+        ("validate missing.onnx", 2, "missing.onnx"),
         ("ops --domain nobody", 1, "nobody"),
         ("ops Flattn", 1, "Flatten"),
         ("walk NET", 2, "walk"),
@@ -183,7 +211,7 @@ def test_failures_are_told_in_one_line(cli, net, line, code, words):
     got, out, err = cli(*(net if a == "NET" else a for a in line.split()))
     assert (got, out) == (code, "")
     assert words in err and "Traceback" not in err
-    if code == 1:
+    if not err.startswith("Usage"):
         assert err.startswith("jaxshape: ") and err.count("\n") == 1
 
 
