@@ -21,6 +21,7 @@ from ._bounded import bounded_outputs, checked_bounds
 from ._device import canonical, one_warning, to_device
 from ._error import ShapeError, UnknownValueError
 from ._export_walk import walking
+from ._host import is_host
 from ._interpret import Scope, enter
 from ._model import Model, Stored, load
 from ._parameters import Freeze, sorted_out
@@ -77,7 +78,7 @@ class _Static:
             if self.bounds is not None:
                 return bounded_outputs(self.model, inputs, arrays, self.bounds)
             with walking(self.model, inputs, arrays) as interpreter:
-                given = {n: placed(v) for n, v in inputs.items()}
+                given = {n: v if is_host(v) else placed(v) for n, v in inputs.items()}
                 scope = Scope(self.model, self.model.opsets)
                 found = enter(self.model.graph, given, scope, interpreter)
                 return tuple(placed(v) for v in found)

@@ -33,7 +33,7 @@ from jax import export as jax_export
 
 from ._device import canonical
 from ._dim import Dim, mangled, symbol
-from ._error import UnsupportedError
+from ._error import JaxshapeError, UnsupportedError
 from ._export_scope import Exporting, shape_in, symbols_for
 from ._export_walk import ready
 from ._host import is_host
@@ -76,7 +76,14 @@ def exported(
         ]
         weights = [jax.tree.map(_struct, f.params)] if params == "arguments" else []
         call = _function(f, list(types), known, bool(weights))
-        return jax_export.export(jax.jit(call), platforms=platforms)(*weights, *structs)
+        try:
+            return jax_export.export(jax.jit(call), platforms=platforms)(*weights, *structs)
+        except JaxshapeError:
+            raise
+        except Exception as e:  # JAX's lowering, after every node was walked
+            raise UnsupportedError(
+                f"JAX cannot export this with symbolic sizes, try numbers: {type(e).__name__}: {e}"
+            ) from e
 
 
 def _struct(x: Any) -> jax.ShapeDtypeStruct:
@@ -106,7 +113,8 @@ def _types(traced: Trace) -> dict[str, TensorType]:
     found = {}
     for name in traced._given:
         t = traced[name]
-        if not isinstance(t, TensorType) or t.dtype in (None, STRING) or t.shape is None:
+        known = isinstance(t, TensorType) and t.dtype is not None and t.shape is not None
+        if not known or t.dtype == STRING:
             raise UnsupportedError(
                 f"input {name} is {t}: only tensors of numbers whose rank is known can be "
                 f"exported; give its shape, as in shapes={{{name!r}: ('n', 3)}}"

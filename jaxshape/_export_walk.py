@@ -17,13 +17,14 @@ import numpy as np
 
 from ._dim import Undecided
 from ._error import ExecutionError, JaxshapeError, UnsupportedError
-from ._export_scope import Exporting, agreed, array_of, exporting, refuse, symbols_in
+from ._export_scope import Exporting, agreed, exporting, refuse, symbols_in
 from ._facts import Facts, using
 from ._host import DimArray, is_host
 from ._interpret import Scope, annotate
 from ._lower import Lowerer
 from ._model import Model, Node
 from ._op import Op
+from ._precision import placed
 
 _ready: contextvars.ContextVar[Any] = contextvars.ContextVar("ready", default=None)
 
@@ -56,12 +57,8 @@ class ExportLowerer(Lowerer):
             with contextlib.suppress(Undecided, TypeError, ValueError):
                 # shape arithmetic; what is no formula in sizes is computed on the device
                 return super().by_op(op, node, list(inputs), scope)
-            inputs = [x if op.is_static(i) else _on_device(x) for i, x in enumerate(inputs)]
+            inputs = [x if op.is_static(i) else placed(x) for i, x in enumerate(inputs)]
         return [agreed(v) for v in super().by_op(op, node, inputs, scope)]
-
-
-def _on_device(x: Any) -> Any:
-    return array_of(x) if isinstance(x, DimArray) else x
 
 
 # a walk over a model ----------------------------------------------------------------------------

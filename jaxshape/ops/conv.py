@@ -92,7 +92,7 @@ def _check_zeros(x_zero_point: Any, w_zero_point: Any, out: Any) -> None:
         if len(zero.shape) != 1:
             raise ShapeError(f"{name}_zero_point has rank {len(zero.shape)}, wants at most 1")
         if zero.shape[0] != 1 and out is not None:
-            same(zero.shape[0], wanted, f"the size of {name}_zero_point")
+            same(hostdims(zero.shape)[0], wanted, f"the size of {name}_zero_point")
 
 
 def agreed(

@@ -218,7 +218,7 @@ def _(
     sizes = _mha_sizes([x.shape for x in (query, key, value)], old, num_heads)
     if bias is not None:
         d, f = sizes.heads * sizes.head, sizes.heads * sizes.v_head
-        same(bias.shape[0], d + d + f, "bias")
+        same(hostdims(bias.shape)[0], d + d + f, "bias")
     if key_padding_mask is not None:
         _check_mask(key_padding_mask.shape, sizes, False)
     return tuple(TensorType(query.dtype, shape) for shape in sizes.types)
@@ -300,7 +300,7 @@ def _(
     sizes = _attention_sizes(input.shape, weights.shape, old, num_heads, qkv_hidden_sizes)
     if bias is not None:
         ranked("bias", bias.shape, 1)
-        same(bias.shape[0], weights.shape[1], "bias and columns of weights")
+        same(hostdims(bias.shape)[0], hostdims(weights.shape)[1], "bias and columns of weights")
     if mask_index is not None:
         _check_mask(mask_index.shape, sizes, True)
     y, k, *_ = sizes.types

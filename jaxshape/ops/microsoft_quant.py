@@ -235,7 +235,7 @@ def _(a, b, a_scale, b_scale, a_zero_point=None, b_zero_point=None, bias=None, /
 
 def _biased(shape: Any, bias: Any) -> Any:
     if bias is not None and shape:
-        same(bias.shape[0], shape[-1], "bias along the columns")
+        same(hostdims(bias.shape)[0], hostdims(shape)[-1], "bias along the columns")
     return shape
 
 
@@ -315,7 +315,7 @@ def _(a, b, scales, *_, K, N, bits=4, block_size, weight_prepacked=0, **__):
     if a.shape is None:
         return TensorType(a.dtype, None)
     ranked("A", a.shape, least=1)
-    same(a.shape[-1], K, "columns of A")
+    same(hostdims(a.shape)[-1], K, "columns of A")
     return TensorType(a.dtype, (*a.shape[:-1], N))
 
 

@@ -237,7 +237,7 @@ def _places(x: Any, window: Window, around: Pads, storage_order: int) -> Any:
     def first(a: Any, b: Any) -> Any:
         (u, i), (v, j) = a, b
         mine = (u > v) | (u != u) | ((u == v) & (i < j))
-        return jnp.where(mine, u, v), jnp.where(mine, i, j)
+        return lax.select(mine, u, v), lax.select(mine, i, j)  # no jnp: XLA wants it closed
 
     last = np.array(jnp.iinfo(index).max, index)  # of a pad: it loses against every element
     return _reduce((lax.stop_gradient(x), flat), (_lowest(x.dtype), last), first, window, around)[1]

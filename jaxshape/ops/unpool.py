@@ -29,8 +29,12 @@ def max_unpool(x, i, output_shape: Static = None, /, *, kernel_shape, pads=None,
     shape, inner, out = _unpooled(x, i, output_shape, kernel_shape, strides, pads)
     x, i = fit(x, shape), fit(i, shape)
     size = [to_export(d) for d in inner]
-    y = jnp.zeros(functools.reduce(lambda a, b: a * b, size, 1), x.dtype)
-    y = y.at[i.reshape(-1)].set(x.reshape(-1), mode="drop").reshape(size)
+    # axis by axis: JAX cannot see that a product of sizes such as 2*d - 1 is no less than 0
+    places = []
+    for d in reversed(size[1:]):
+        i, place = jnp.divmod(i, jnp.asarray(d, i.dtype))
+        places.append(place)
+    y = jnp.zeros(size, x.dtype).at[i, *reversed(places)].set(x, mode="drop")
     if out is inner:
         return y
     grow = [(0, to_export(o) - n, 0) for o, n in zip(out, size, strict=True)]
