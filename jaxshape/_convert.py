@@ -19,7 +19,7 @@ import onnx
 
 from ._bounded import bounded_outputs, checked_bounds
 from ._device import canonical, one_warning, to_device
-from ._error import ShapeError, UnknownValueError
+from ._error import ShapeError, UnknownValueError, UnsupportedError
 from ._export_walk import walking
 from ._host import is_host
 from ._interpret import Scope, enter
@@ -87,6 +87,10 @@ class _Static:
 def in_precision(array: np.ndarray, dtype: np.dtype | None) -> np.ndarray:
     """A stored array in the precision of a conversion, if it holds floats."""
     return array if dtype is None or array.dtype not in FLOATS else saturated(array, dtype)
+
+
+def is_text(x: Any) -> bool:
+    return isinstance(x, str) or isinstance(x, np.ndarray) and x.dtype.kind in "OUST"
 
 
 @jax.tree_util.register_pytree_node_class
@@ -202,7 +206,8 @@ class JaxModel:
           >>> f.replace({"w": np.float32([3, 4])})(np.ones(2, np.float32))
           Array([3., 4.], dtype=float32)
         """
-        for name, array in params.items():
+        given = {n: v if hasattr(v, "dtype") else np.asarray(v) for n, v in params.items()}
+        for name, array in given.items():
             stored = self._static.places.get(name)
             if stored is None:
                 raise UnknownValueError(
@@ -214,8 +219,8 @@ class JaxModel:
                 )
             if not jax.numpy.issubdtype(array.dtype, jax.numpy.inexact):
                 raise ShapeError(f"parameter {name!r} is {array.dtype}, wants a float type")
-        given = {n: to_device(v) for n, v in params.items()}
-        return JaxModel({**self.params, **given}, self._static)
+        others = {n: to_device(v) for n, v in given.items()}
+        return JaxModel({**self.params, **others}, self._static)
 
     def to_onnx(self) -> onnx.ModelProto:
         """The ONNX model with the parameters that this one has, in the file's own dtypes.
@@ -302,6 +307,12 @@ class JaxModel:
             inputs[name] = value
         if missing := [n for n in names if n in self._static.required and n not in inputs]:
             raise UnknownValueError(f"inputs are missing: {', '.join(missing)}")
+        for name, value in inputs.items():
+            if any(map(is_text, jax.tree.leaves(value))):
+                raise UnsupportedError(
+                    f"input {name!r} is text, which JAX does not have: use jaxshape.run, or give "
+                    "to_jax the values that are made of it, as inputs="
+                )
         return {n: v for n, v in inputs.items() if v is not None}
 
     def __repr__(self) -> str:

@@ -77,9 +77,11 @@ def rounded(value: Any) -> Any:
         return value
     if isinstance(value, list):
         return [rounded(v) for v in value]
-    if isinstance(value, (np.ndarray, np.generic, DimArray)) or value.dtype not in FLOATS:
+    if isinstance(value, dict):
+        return {k: rounded(v) for k, v in value.items()}
+    if isinstance(value, (np.ndarray, np.generic, DimArray)):
         return value
-    return saturated(value, to)
+    return saturated(value, to) if getattr(value, "dtype", None) in FLOATS else value
 
 
 def placed(value: Any) -> Any:

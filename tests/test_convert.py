@@ -65,6 +65,21 @@ def test_inputs_by_position_or_name():
         js.to_jax(model(LINEAR)).apply({}, X)
 
 
+def test_text_is_refused_with_the_input():
+    f = js.to_jax(
+        model("""g (string[N] words, float[N] x) => (float[N] y) {
+        s = Equal (words, words)
+        f = Cast <to = 1> (s)
+        y = Add (f, x)
+    }""")
+    )
+    x = np.ones(2, np.float32)
+    with pytest.raises(js.UnsupportedError, match="input 'words' is text"):
+        f(np.array(["a", "b"]), x)
+    g = js.to_jax(f.model, inputs=["f", "x"])
+    np.testing.assert_array_equal(g(x, x), [2, 2])
+
+
 def test_shapes_used_statically_are_no_parameters():
     f = js.to_jax(
         model("""g (float[N, 4, 4] x) => (float[a, b, c, d] y) <float[4] s = {1, 1, 2, 2}> {
@@ -100,6 +115,61 @@ def test_loop_of_traced_length_runs_under_jit():
     run = jax.jit(lambda x, n: f(x, n))
     for n in (0, 1, 3):
         np.testing.assert_allclose(run(x, n), x ** (2**n), rtol=1e-5)
+
+
+BODY = "(int64 i, bool c, float[2] v) => (bool d, float[2] w)"
+FROM_OUTSIDE = {  # loops that start from known numbers; what their bodies take from outside is data
+    "a few rounds": f"""{{
+        n = Constant <value_int = 3> ()
+        y = Loop (n, , start) <body = b {BODY} {{
+            d = Identity (c)
+            w = Add (v, x)
+        }}>
+    }}""",
+    "many rounds": f"""{{
+        n = Constant <value_int = 30> ()
+        y = Loop (n, , start) <body = b {BODY} {{
+            d = Identity (c)
+            w = Add (v, x)
+        }}>
+    }}""",
+    "until data says so": f"""{{
+        n = Constant <value_int = 30> ()
+        y = Loop (n, , start) <body = b {BODY} {{
+            w = Add (v, x)
+            s = ReduceMax <keepdims = 0> (w)
+            d = Less (s, five)
+        }}>
+    }}""",
+    "no carry": """{
+        n = Constant <value_int = 3> ()
+        rows = Loop (n, ) <body = b (int64 i, bool c) => (bool d, float[2] w) {
+            d = Identity (c)
+            f = Cast <to = 1> (i)
+            w = Mul (f, x)
+        }>
+        y = ReduceSum <keepdims = 0> (rows, first)
+    }""",
+    "Scan": """{
+        y, rows = Scan (start, steps) <num_scan_inputs = 1, body = b (float[2] v, float t)
+            => (float[2] w, float[2] u) {
+            w = Mul (x, t)
+            u = Add (v, w)
+        }>
+    }""",
+}
+
+
+@pytest.mark.parametrize("body", FROM_OUTSIDE.values(), ids=FROM_OUTSIDE)
+def test_loops_over_known_numbers_that_use_data(body):
+    proto = model(f"""g (float[2] x) => (float[2] y)
+    <float[2] start = {{0, 1}}, float five = {{5}}, int64[1] first = {{0}}, int64[1] k = {{3}}> {{
+        steps = ConstantOfShape <value = float[1] {{2}}> (k) {body[1:]}""")
+    f = js.to_jax(proto, freeze=lambda name: True)
+    x = jnp.array([1.0, 2.0])
+    want = js.run(proto, [np.asarray(x)])["y"]
+    np.testing.assert_allclose(jax.jit(f)(x), want, rtol=1e-6)
+    assert (jax.grad(lambda x: f(x).sum())(x) > 0).all()
 
 
 def test_sizes_that_depend_on_data_are_refused_with_the_node():

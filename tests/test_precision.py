@@ -175,6 +175,31 @@ def test_control_flow_carries_it():
     np.testing.assert_allclose(np.asarray([u, w], np.float32), [0.3, 0.7], rtol=0.01)
 
 
+def test_maps_hold_it():
+    proto = node("ZipMap", "float32[N, 2]", domain="ai.onnx.ml", classlabels_int64s=[5, 7])
+    (row,) = js.to_jax(proto, dtype="bfloat16")(np.array([[1, 2]], np.float32))
+    assert {k: (v.dtype.name, float(v)) for k, v in row.items()} == {
+        5: ("bfloat16", 1),
+        7: ("bfloat16", 2),
+    }
+
+
+def test_sizes_that_depend_on_data():
+    """At their bound, in the precision that is asked for."""
+    f = js.to_jax(
+        model("""g (float[N] x) => (float[a] y) <float third = {0.333333}> {
+        c = Greater (x, third)
+        z = Compress (x, c)
+        y = Mul (z, third)
+    }"""),
+        dtype="bfloat16",
+        bounded=True,
+    )
+    y = jax.jit(f)(np.array([1, 0, 3], np.float32))
+    assert y.array.dtype == jnp.bfloat16 and int(y.count) == 2
+    np.testing.assert_allclose(np.asarray(y.array, np.float32)[:2], [1 / 3, 1], rtol=0.01)
+
+
 def test_master_weights_keep_their_precision():
     """Parameters in float32 are rounded on the way in; their gradients are float32."""
     proto, x = block()

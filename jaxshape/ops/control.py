@@ -11,6 +11,7 @@ import contextlib
 from typing import Any
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -107,7 +108,8 @@ def loop(m: Static = None, cond: Static = None, /, *v_initial: Known, body):
     """
     if all(x is None or isinstance(x, list) or is_host(x) for x in (m, cond)):
         if all(map(hosted, v_initial)):
-            return _loop_on_host(m, cond, v_initial, body)
+            if (found := _loop_on_host(m, cond, v_initial, body)) is not None:
+                return found
     return _loop_under_jit(m, cond, v_initial, body)
 
 
@@ -115,11 +117,19 @@ def hosted(x: Any) -> bool:
     return all(map(hosted, x)) if isinstance(x, list) else x is None or is_host(x)
 
 
+def under_trace(values: Any) -> bool:
+    """Whether some value is data of a function under jit: a body may take it from outside."""
+    return any(isinstance(v, jax.core.Tracer) for v in jax.tree.leaves(values))
+
+
 def _loop_on_host(m: Any, cond: Any, carry: Any, body: Any) -> Any:
+    """The rounds one by one; None where a round gives what is not known on the host."""
     keep = True if cond is None else bool(np.reshape(cond, ()))
     n, trip, rounds = len(carry), 0, []
     while keep and (m is None or trip < int(np.reshape(m, ()))):
         keep, *outs = body(np.asarray(trip, np.int64), np.asarray(keep), *carry)
+        if under_trace((keep, outs)):
+            return None
         keep = bool(np.asarray(keep).reshape(()))
         carry, trip = outs[:n], trip + 1
         rounds.append([np.asarray(y) for y in outs[n:]])

@@ -15,7 +15,7 @@ from .._error import ShapeError, UnsupportedError
 from .._join import elem_type, rename
 from .._op import op
 from .._value import TensorType
-from .control import hosted, on_device, same_carry, stacked
+from .control import hosted, on_device, same_carry, stacked, under_trace
 
 
 @op("Scan", since=9, host=True, traced=True)
@@ -46,15 +46,17 @@ def scan_9(
     lengths = {x.shape[0] for x in xs}
     if len(lengths) != 1:
         raise ShapeError(f"the scanned inputs have lengths {sorted(lengths)}, want one")
-    if xp is np and lengths != {0}:
-        states, ys = _scan_on_host(states, xs, body)
+    done = _scan_on_host(states, xs, body) if xp is np and lengths != {0} else None
+    if done is not None:
+        states, ys = done
     else:
+        xp = jnp
         states, ys = lax.scan(
             lambda carry, x: (lambda outs: (same_carry(carry, outs[:n]), on_device(outs[n:])))(
                 body(*carry, *x)
             ),
             on_device(states),
-            [jnp.asarray(x) for x in xs],
+            on_device(xs),
         )
     ys = [
         xp.moveaxis(y[:: -1 if r else 1], 0, a)
@@ -64,9 +66,12 @@ def scan_9(
 
 
 def _scan_on_host(states: Any, xs: Any, body: Any) -> Any:
+    """The steps one by one; None where a step gives what is not known on the host."""
     rounds = []
     for x in zip(*xs, strict=True):
         outs = body(*states, *x)
+        if under_trace(outs):
+            return None
         states = outs[: len(states)]
         rounds.append([np.asarray(y) for y in outs[len(states) :]])
     return states, [np.stack(ys) for ys in zip(*rounds, strict=True)]
