@@ -12,9 +12,10 @@ import functools
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ._error import JaxshapeError, ModelError
+from ._error import JaxshapeError, ModelError, ShapeError
 from ._model import Declared, Function, Graph, Model, Node, Stored
 from ._op import Op, earliest, select
+from ._schema import misfit
 
 DEPTH = 100  # nested calls and subgraphs: deeper ones are refused, not left to the stack
 
@@ -149,6 +150,8 @@ def keywords(
     """A node's attributes as an op's keyword arguments: tensors as arrays, graphs as `Body`
     closures.
     """
+    if wrong := misfit(node, scope.opsets):
+        raise ShapeError(wrong)
     attributes = {
         name: attribute(name, value, node, scope, interpreter) for name, value in node.attrs.items()
     }
@@ -164,6 +167,13 @@ def attribute(name: str, value: Any, node: Node, scope: Scope, interpreter: Inte
     if isinstance(value, tuple) and value and isinstance(value[0], (Stored, Graph)):
         return tuple(attribute(name, v, node, scope, interpreter) for v in value)
     return value
+
+
+def complete(node: Node, results: Sequence[Any]) -> Sequence[Any]:
+    """The results of a node, one at least for each output that has a name."""
+    if any(node.outputs[len(results) :]):
+        raise ModelError(f"names {len(node.outputs)} outputs, but gives {len(results)}")
+    return results
 
 
 @functools.cache

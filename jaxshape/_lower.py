@@ -15,7 +15,7 @@ import numpy as np
 
 from ._error import ExecutionError, JaxshapeError, UnsupportedError
 from ._host import is_host, type_of
-from ._interpret import Scope, annotate, call, keywords, lowering, walk
+from ._interpret import Scope, annotate, call, complete, keywords, lowering, walk
 from ._model import Function, Graph, Node, Stored
 from ._op import Op
 from ._precision import adapted, placed, rounded
@@ -57,7 +57,7 @@ class Lowerer:
 
     def apply(self, node: Node, inputs: list[Any], scope: Scope) -> Sequence[Any]:
         try:
-            return self._apply(node, inputs, scope)
+            return complete(node, self._apply(node, inputs, scope))
         except JaxshapeError as e:
             if hasattr(e, "node"):
                 raise

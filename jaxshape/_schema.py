@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import onnx.defs
 
-from ._model import Function, Node, function_of, onnx_dtype
+from ._model import Function, Graph, Node, Stored, function_of, onnx_dtype
 from ._value import MapType, OptionalType, SequenceType, TensorType, as_dtype
 
 
@@ -157,6 +157,34 @@ def mismatch(node: Node, opsets: Mapping[str, int], types: Sequence[Any]) -> str
             return f"input {formal.name} is {given}, which {node.op_type} does not take there"
         if formal.is_homogeneous and bound.setdefault(formal.type_str, given) != given:
             return f"input {formal.name} is {given}, another is {bound[formal.type_str]}"
+    return ""
+
+
+_KINDS: dict[Any, tuple[str, Any, bool]] = {  # of attributes: in words, in Python, several of it
+    onnx.defs.OpSchema.AttrType.INT: ("an int", int, False),
+    onnx.defs.OpSchema.AttrType.INTS: ("ints", int, True),
+    onnx.defs.OpSchema.AttrType.FLOAT: ("a float", (int, float), False),
+    onnx.defs.OpSchema.AttrType.FLOATS: ("floats", (int, float), True),
+    onnx.defs.OpSchema.AttrType.STRING: ("a string", (str, bytes), False),
+    onnx.defs.OpSchema.AttrType.STRINGS: ("strings", (str, bytes), True),
+    onnx.defs.OpSchema.AttrType.TENSOR: ("a tensor", Stored, False),
+    onnx.defs.OpSchema.AttrType.GRAPH: ("a graph", Graph, False),
+}
+
+
+def misfit(node: Node, opsets: Mapping[str, int]) -> str:
+    """Which attribute is of another kind than the standard has it; empty where none is."""
+    found = schema(node.domain, node.op_type, opsets.get(node.domain, 1)) if node.attrs else None
+    if found is None:
+        return ""
+    for name, value in node.attrs.items():
+        wanted = _KINDS.get(found.attributes[name].type) if name in found.attributes else None
+        if wanted is not None:
+            text, kind, several = wanted
+            items = value if isinstance(value, tuple) else (value,)
+            if isinstance(value, tuple) != several or not all(isinstance(v, kind) for v in items):
+                given = value if isinstance(value, (int, float, str, tuple)) else type(value)
+                return f"attribute {name} is {given!r}, wants {text}"
     return ""
 
 

@@ -23,10 +23,10 @@ from ._dim import Dim, digits, too_long
 from ._error import JaxshapeError, JaxshapeWarning, ModelError, ShapeError, UnsupportedError
 from ._facts import Facts
 from ._host import SMALL, DimArray, content_key, host, is_host, type_of
-from ._interpret import Body, Scope, annotate, call, describe, keywords, lowering, walk
+from ._interpret import Body, Scope, annotate, call, complete, describe, keywords, lowering, walk
 from ._model import Declared, Function, Graph, Node, Stored
 from ._op import Op
-from ._pattern import by_pattern, elementwise
+from ._pattern import broadcast_shapes, by_pattern, elementwise
 from ._refine import refine
 from ._schema import body_of, output_types
 from ._simplify import simplified
@@ -116,7 +116,8 @@ class Tracer:
                 return found if not any(node.outputs) else self._adopt(node, found, scope)
         minted, walks = facts.minted, len(facts.walks)
         try:
-            outputs = tuple([self._tidy(v, node) for v in self._evaluate(node, inputs, scope)])
+            results = complete(node, self._evaluate(node, inputs, scope))
+            outputs = tuple([self._tidy(v, node) for v in results])
         except JaxshapeError as e:
             if hasattr(e, "node"):
                 raise
@@ -310,7 +311,11 @@ class Tracer:
         except Exception as e:
             # a failure on symbolic or odd sizes proves nothing about the model
             self.failed(node, e)
-            return self.unknown(node, inputs, scope)
+            results = self.unknown(node, inputs, scope)
+            if op.elementwise and not rankless:  # sizes broadcast whatever the dtypes are
+                shape = broadcast_shapes([t.shape for t in map(type_of, inputs) if t is not None])
+                return [TensorType(t.dtype, shape) for t in results]
+            return results
 
     def _on_host(self, op: Op, inputs: list[Any], kwargs: dict[str, Any]) -> Sequence[Any] | None:
         """The results of the NumPy body, where every input is a small host array and so is every

@@ -127,3 +127,40 @@ def test_unknown_names():
         js.InferenceSession(model(RELU)).run(["y2"], {"x": X})
     with pytest.raises(js.UnsupportedError, match="tpu9"):
         js.run(model(RELU), {"x": X}, device="tpu9")
+
+
+def loop_of(outputs: str) -> str:
+    body = "b (int64 i, bool c) => (bool go, float[3] r) { go = Identity (c) r = Neg (x) }"
+    return f"g (float[3] x, int64 m) => (float[] y) {{ {outputs} = Loop (m) <body = {body}> }}"
+
+
+@pytest.mark.parametrize(
+    ("graph", "text"),
+    [
+        ("g (float[N] x) => (float[] y) { y, z = Relu (x) }", "names 2 outputs, but gives 1"),
+        (loop_of("y, z"), "names 2 outputs, but gives 1"),
+        (
+            "g (float[N] x) => (float[] y) { y = Concat <axis = 0.0> (x, x) }",
+            "axis is 0.0, wants an int",
+        ),
+        (
+            "g (float[N] x) => (float[] y) { y = ReduceSum <keepdims = [1]> (x) }",
+            r"keepdims is \(1,\), wants an int",
+        ),
+        ('g (float[N, 1] x) => (float[] y) { y = Softmax <axis = "1"> (x) }', "wants an int"),
+    ],
+)
+def test_no_proper_node(graph, text):
+    for call in (js.trace, js.infer_shapes):
+        with pytest.raises(js.JaxshapeError, match=text) as found:
+            call(model(graph))
+        assert "-> y" in str(found.value)
+
+
+def test_dtypes_that_do_not_agree_leave_the_shape():
+    m = model("g (float[N, 1] x, double[3] w) => (float[] y) { y = Add (x, w) }")
+    assert (
+        js.trace(m)["y"].shape == js.trace(node("Add", "float32[N, 1]", "float32[3]"))["y0"].shape
+    )
+    with pytest.raises(js.JaxshapeError, match="one dtype is wanted, not float32, float64"):
+        js.run(m, {"x": np.ones((2, 1), np.float32), "w": np.ones(3)})
