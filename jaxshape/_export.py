@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ._convert import JaxModel
 
 ROUNDS = 8  # of solving: what is solved may let more be seen
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 _RESERVED = ("max", "min", "mod", "floordiv")  # JAX reads these as functions
 
 
@@ -59,6 +60,9 @@ def exported(
     """See `JaxModel.export`."""
     if params not in ("constants", "arguments"):
         raise ValueError(f"params is {params!r}, wants 'constants' or 'arguments'")
+    for name in platforms or ():  # JAX takes any word, and nothing could call the result
+        if name not in PLATFORMS and name != jax_export.default_export_platform():
+            raise ValueError(f"platform is {name!r}, wants one of {', '.join(PLATFORMS)}")
     known = {n: np.asarray(v) for n, v in (shapes or {}).items() if is_host(v)}
     traced = _solved(trace(f.model, shapes, requirements=requirements), known)
     types = {n: t for n, t in _types(traced).items() if n not in known}

@@ -6,9 +6,7 @@ it is written beside its place and then moved there.
 
 import functools
 import json
-import re
 import sys
-import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +15,7 @@ import numpy as np
 import typer
 
 import jaxshape as js
+from jaxshape._array_files import flat, write_arrays
 from jaxshape._file import whole
 
 app = typer.Typer(
@@ -146,51 +145,6 @@ def read_arrays(items: list[str]) -> dict[str, np.ndarray]:
         else:
             arrays[name] = np.load(file, allow_pickle=False)
     return arrays
-
-
-def flat(outputs: dict[str, Any]) -> dict[str, np.ndarray]:
-    """One array for each tensor in `outputs`, in a dtype that NumPy's files know.
-
-    The elements of a sequence are named after their place; an empty optional is left out.
-
-    >>> flat({"y": [np.zeros(2, "f"), np.ones(3, "f")], "z": None}).keys()
-    dict_keys(['y.0', 'y.1'])
-    """
-    arrays = {}
-    for name, value in outputs.items():
-        if isinstance(value, list | tuple):
-            arrays |= flat({f"{name}.{i}": v for i, v in enumerate(value)})
-        elif isinstance(value, dict):
-            arrays |= flat({f"{name}.{k}": v for k, v in value.items()})
-        elif value is not None:
-            array = np.asarray(value)
-            if array.dtype == object:
-                array = array.astype(str)
-            elif array.dtype.kind == "V":  # bfloat16, float8, int4, ...: float32 and int8 hold all
-                array = array.astype(np.int8 if "int" in array.dtype.name else np.float32)
-            arrays[name] = array
-    return arrays
-
-
-def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Write `arrays` to one file if `path` ends in .npz, else each to an .npy in that folder."""
-    if path.suffix == ".npz":
-        # Not np.savez: it takes names as keyword arguments, and would refuse one called "file".
-        with whole(path) as f, zipfile.ZipFile(f, "w") as several:
-            for name, array in arrays.items():
-                with several.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, array, allow_pickle=False)
-        return
-    path.mkdir(parents=True, exist_ok=True)
-    taken: set[str] = set()
-    for name, array in arrays.items():
-        # The model chose the name: it must not lead out of the folder, nor hide one of the others.
-        stem = re.sub(r"[^\w.-]|^\.", "_", name)
-        while stem in taken:
-            stem += "_"
-        taken.add(stem)
-        with whole(path / f"{stem}.npy") as f:
-            np.lib.format.write_array(f, array, allow_pickle=False)
 
 
 # Commands
@@ -354,6 +308,56 @@ def validate(
     show(report, str(report), report.model, json_file, html_file)
     if not report.ok:
         raise typer.Exit(2 if report.error else 1)
+
+
+@command
+def export(
+    model: ModelFile,
+    output: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The file to write (- for stdout).")
+    ],
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=DIMS", help="An input's shape: x=batch,3,h,w."),
+    ] = None,
+    require: Annotated[
+        list[str] | None, typer.Option(metavar="FACT", help="What holds: 'h % 32 == 0', 'h >= 4'.")
+    ] = None,
+    platform: Annotated[
+        list[str] | None,
+        typer.Option(help="To run on: cpu, cuda, rocm, tpu; JAX's default if left out."),
+    ] = None,
+    weights: Annotated[
+        str, typer.Option(help="constants: in the file; arguments: given at each call.")
+    ] = "constants",
+    x64: Annotated[
+        bool, typer.Option("--x64", help="Keep 64-bit types; whoever calls it needs x64 too.")
+    ] = False,
+    mlir_file: Annotated[
+        Path | None, typer.Option("--mlir", help="Write the StableHLO as text, too.")
+    ] = None,
+) -> None:
+    """Write MODEL as StableHLO that a process without jaxshape can load and call, at many sizes.
+
+    There: jax.export.deserialize(open(OUT, "rb").read()).call(x).
+    """
+    shapes = {name: parse_shape(dims) for name, dims in (pair(s, "--shape") for s in shape or ())}
+    try:
+        made = js.to_jax(model).export(
+            shapes, requirements=require or (), platforms=platform, params=weights, x64=x64
+        )
+    except js.JaxshapeError:
+        raise
+    except ValueError as e:
+        raise typer.BadParameter(str(e)) from e
+    if mlir_file:
+        write(mlir_file, made.mlir_module().encode())
+    write(output, bytes(made.serialize()))
+    if str(output) != "-" and str(mlir_file) != "-":
+        text = [
+            ", ".join(a.str_short() for a in avals) for avals in (made.in_avals, made.out_avals)
+        ]
+        typer.echo(f"{text[0]} -> {text[1]}  for {', '.join(made.platforms)}")
 
 
 @command

@@ -22,7 +22,7 @@ net (float[N, 4] x, float[4, M] w) => (float[N, M] y, float[M] total) {
 }
 """
 
-COMMANDS = ("trace", "run", "validate", "ops")
+COMMANDS = ("trace", "run", "validate", "export", "ops")
 
 
 @pytest.fixture
@@ -167,6 +167,25 @@ def test_validate_takes_test_data(cli, net, tmp_path, scale, code):
     assert cli("validate", net, "--input", *one, "--reference", "onnx")[0] == 0
 
 
+def test_export_writes_what_jax_can_call(cli, net, tmp_path):
+    from jax import export
+
+    out, text = tmp_path / "net.bin", tmp_path / "net.mlir"
+    code, told, err = cli(
+        "export", net, out, "--shape", "x=batch,4", "--require", "batch % 2 == 0",
+        "--platform", "cpu", "--platform", "cuda", "--mlir", text,
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    assert told == (
+        "float32[2*batch_2,4], float32[4,M] -> float32[2*batch_2,M], float32[M]  for cpu, cuda\n"
+    )
+    assert "stablehlo" in text.read_text()
+    w = np.arange(-4, 8, dtype="f").reshape(4, 3)
+    y, total = export.deserialize(out.read_bytes()).call(np.eye(4, dtype="f"), w)
+    np.testing.assert_array_equal(y, np.maximum(w, 0))
+    np.testing.assert_array_equal(total, np.maximum(w, 0).sum(0))
+
+
 def test_ops_lists_and_describes(cli):
     code, out, err = cli("ops")
     assert (code, err) == (0, "")
@@ -202,6 +221,10 @@ def test_ops_shows_what_is_not_supported(monkeypatch):
         ("run NET", 1, "x"),
         ("validate NET --reference nobody", 2, "nobody"),
         ("validate missing.onnx", 2, "missing.onnx"),
+        ("export NET no/such/folder/net.bin", 1, "no/such/folder"),
+        ("export NET net.bin --shape q=1,4", 1, "'q'"),
+        ("export NET net.bin --weights none", 2, "'none'"),
+        ("export NET net.bin --platform abacus", 2, "abacus"),
         ("ops --domain nobody", 1, "nobody"),
         ("ops Flattn", 1, "Flatten"),
         ("walk NET", 2, "walk"),

@@ -440,6 +440,8 @@ def test_an_array_is_a_constant():
          ValueError, "N >="),
         ("g (float[N] x) => (float y) { y = Relu (x) }", {"params": "none"},
          ValueError, "'none'"),
+        ("g (float[N] x) => (float y) { y = Relu (x) }", {"platforms": ("cpu", "gpu")},
+         ValueError, "'gpu', wants one of cpu, cuda, rocm, tpu"),
         ("g (float[N, 3] x, float[4, 5] z) => (float[a, b] y) { [mul] y = MatMul (x, z) }", {},
          js.ShapeError, r"mul \(MatMul"),
     ],
