@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ._checks import Check
@@ -31,6 +32,7 @@ from ._plan import names_used
 from ._random import draws
 from ._reference import second_opinion
 from ._run import Runner
+from ._tracer import looked_into
 
 ULPS = 4  # units in the last place by which inputs are moved to see what rounding may do
 MOVES = 8  # times: all up, all down, and at random
@@ -153,8 +155,24 @@ def node_checks(
     for node, text in failed.items():
         name = next(filter(None, node.outputs), "")
         found[node, name] = Check(name, node.label, node.op_type, "node", np.inf, text)
+    for key, c in found.items():
+        unseen = [] if c.ok else _unseen(model, key[0], values)
+        if unseen:
+            text = f"{c.problem or 'differs'}, or {' or '.join(unseen)} does, which is not compared"
+            found[key] = dataclasses.replace(c, problem=text)
     order = {n: i for i, n in enumerate(nodes)}
     return [found[key] for key in sorted(found, key=lambda k: order[k[0]])]
+
+
+def _unseen(model: Model, node: Node, values: Mapping[str, Any]) -> list[str]:
+    """The nodes before this one whose results the reference does not give."""
+    wanted = {n for n in names_used(node) if n not in values}
+    found = []
+    for before in reversed(model.graph.nodes):
+        if not wanted.isdisjoint(before.outputs):
+            wanted.update(n for n in names_used(before) if n not in values)
+            found.append(before.label)
+    return found[::-1]
 
 
 def _compared(node: Node, got: Mapping[str, Any]) -> list[str]:
@@ -244,26 +262,43 @@ def _overrule(
             found[node, o] = dataclasses.replace(found[node, o], note=DEPARTS)
 
 
-def rounding_moves(
-    model: Model, feed: Mapping[str, Any], names: Sequence[str], runner: Watcher
-) -> dict[str, list[Any]]:
-    """The values of these names on inputs and large weights that are moved by rounding: what the
-    model makes of the last place of its numbers.
+class Rough(Watcher):
+    """A `Runner` all of whose results are off in their last place, up or down as their own bits
+    say.
     """
-    weights, found = runner.weights, {n: [] for n in names}
-    large = [w for w in model.graph.initializers.values() if id(w) in weights]
-    named = {w.name: w for w in large}
-    try:
-        for turn in range(2, 2 + MOVES // 2):
-            shifted = moved(named, named, turn)
-            runner.weights = {
-                **weights,
-                **{id(named[n]): jax.device_put(v) for n, v in shifted.items()},
-            }
-            for n, v in chained(model, {**feed, **moved(feed, feed, turn)}, names, runner).items():
-                found[n].append(v)
-    finally:
-        runner.weights = weights
+
+    def lowerer(self) -> Lowerer:
+        return _Rough()
+
+
+class _Rough(Lowerer):
+    def apply(self, node: Node, inputs: list[Any], scope: Scope) -> Sequence[Any]:
+        return [_roughly(v) for v in super().apply(node, inputs, scope)]
+
+
+def _roughly(value: Any) -> Any:
+    if not isinstance(value, jax.Array) or value.dtype.name not in _EPS:
+        return value
+    bits = jax.lax.bitcast_convert_type(value, jnp.dtype(f"uint{8 * value.dtype.itemsize}"))
+    odd = jax.lax.population_count(bits) & jnp.ones((), bits.dtype)  # as good as chance
+    step = jnp.asarray(ULPS * _EPS[value.dtype.name], value.dtype)
+    return jnp.where(odd == 1, value + value * step, value - value * step)
+
+
+def rounding_moves(
+    model: Model, feed: Mapping[str, Any], names: Sequence[str], brief: bool
+) -> dict[str, list[Any]]:
+    """The values of these names where inputs, large weights and every result are moved by
+    rounding: what the model makes of the last place of its numbers.
+    """
+    runner = Rough(brief)
+    found: dict[str, list[Any]] = {n: [] for n in names}
+    large = {n: w for n, w in model.graph.initializers.items() if not looked_into(w)}
+    for turn in range(2, 2 + MOVES // 2):
+        for n, v in moved(large, large, turn).items():
+            runner.weights[id(large[n])] = jax.device_put(v)
+        for n, v in chained(model, {**feed, **moved(feed, feed, turn)}, names, runner).items():
+            found[n].append(v)
     return found
 
 

@@ -217,7 +217,7 @@ class _Run:
                 problem = f"{TRACED} {self.traced[n]}, but it is {was}"
             stage = "output" if n in outputs else "value"
             checks.append(Check(n, label, op, stage, share, problem))
-        return _Flow(model, feed, names, wanted, got, checks, runner)
+        return _Flow(model, feed, wanted, got, checks, runner, brief)
 
     def explained(self, flow: _Flow, local: Sequence[Check]) -> list[Check]:
         """The checks of the values as they flow, with why they differ where that is no fault."""
@@ -238,7 +238,8 @@ class _Run:
             if not c.ok and not blamed and c.stage == "output":
                 if moves is None:
                     with self.placed():
-                        moves = rounding_moves(flow.model, flow.feed, flow.names, flow.runner)
+                        outputs = [o.name for o in self.model.graph.outputs]
+                        moves = rounding_moves(flow.model, flow.feed, outputs, flow.brief)
                 if amplified(got, moves[c.value], want):
                     c = dataclasses.replace(c, note=AMPLIFIED)
             found.append(c)
@@ -251,11 +252,11 @@ class _Flow:
 
     model: Model
     feed: dict[str, Any]
-    names: Sequence[str]
     wanted: dict[str, Any]
     got: dict[str, Any]
     checks: list[Check]
     runner: Watcher
+    brief: bool
 
 
 def _makers(model: Model) -> dict[str, Node]:

@@ -4,11 +4,15 @@ import json
 import re
 
 import numpy as np
+import onnx
 import pytest
 from builders import model
 
 import jaxshape as js
-from jaxshape._compare import difference
+from jaxshape import _reference
+from jaxshape._bisect import DEPARTS
+from jaxshape._compare import difference, nearest
+from jaxshape._draw import draw_inputs, draw_sizes
 
 NET = """g (float[N, 4] x) => (float[N, 2] y) <float[4, 2] w = {1, 2, 3, 4, 5, 6, 7, 8}> {
     [mix] h = MatMul (x, w)
@@ -46,6 +50,261 @@ def test_stored_outputs_are_a_reference():
     wrong = {"y": expected["y"] * 1.01}
     report = js.validate(model(NET), {"x": x}, reference=wrong)
     assert not report.ok and report.checks[0].share > 1
+
+
+def operator(name: str, opset: int = 20):
+    """A registered operator, whose lowering a test may spoil."""
+    from jaxshape._op import select
+
+    js.trace(model("g () => (float y) { y = Constant <value_float = 1.0> () }"))  # registers them
+    found = select("", name, opset)
+    assert found is not None
+    return found
+
+
+def engine(monkeypatch, change):
+    """Let `onnxruntime` be the standard's reference, its results seen and changed by a function."""
+    right = _reference.ENGINES["onnx"]
+
+    def run(proto, feed, names):
+        return change(dict(zip(names, right(proto, feed, names), strict=True)))
+
+    monkeypatch.setitem(_reference.ENGINES, "onnxruntime", run)
+
+
+FUNCTION = """<ir_version: 10, opset_import: ["": 20, "my": 1]>
+g (float[N, 4] x) => (float[N, 4] y) { [first] t = my.F <a = 2.0> (x)  [last] y = my.F (t) }
+<domain: "my", opset_import: ["": 20]>
+F <a: float = 3.0> (x) => (z) { [even] s = LeakyRelu <alpha: float = @a> (x)  [bend] z = Tanh (s) }
+"""
+BRANCH = """g (float[N] x) => (float[N] y) {
+    q = ReduceSumSquare <keepdims = 0> (x)
+    z = Constant <value = float {-1.0}> ()
+    c = Less (z, q)
+    [choose] t = If (c) <then_branch = a () => (float[N] u) { u = Tanh (x) },
+                         else_branch = b () => (float[N] v) { v = Neg (x) }>
+    [root] y = Abs (t)
+}"""
+LOOP = """g (float[2] x) => (float[2] y, float[n, 2] all) {
+    m = Constant <value = int64 {3}> ()
+    k = Constant <value = bool {1}> ()
+    [turn] y, all = Loop (m, k, x) <body = b (int64 i, bool c, float[2] h) => (bool d, float[2] o,
+        float[2] p) { d = Identity (c)  o = Tanh (h)  p = Identity (o) }>
+}"""
+SEQUENCE = """g (float[N] x) => (float[M] y) {
+    i = Constant <value = int64 {1}> ()
+    [bend] t = Tanh (x)
+    both = SequenceConstruct (x, t)
+    y = SequenceAt (both, i)
+}"""
+COUNT = """g (float[N] x) => (float[1, M] y) {
+    [bend] t = Tanh (x)
+    i = NonZero (t)
+    f = Cast <to = 1> (i)
+    [up] y = Exp (f)
+}"""
+
+
+@pytest.mark.parametrize("reference", ["onnxruntime", "onnx"])
+@pytest.mark.parametrize(
+    ("text", "spoilt", "node"),
+    [
+        (FUNCTION, "Tanh", "F/bend"),
+        (FUNCTION, "LeakyRelu", "F/even"),
+        (BRANCH, "Tanh", "choose"),
+        (BRANCH, "Abs", "root"),
+        (LOOP, "Tanh", "turn"),
+        (SEQUENCE, "Tanh", "bend"),
+        (COUNT, "Exp", "up"),
+    ],
+    ids=lambda v: v.split("(")[0] if len(v) > 20 else v,
+)
+def test_the_node_that_is_wrong_is_named(monkeypatch, text, spoilt, node, reference):
+    right = js.validate(model(text), reference=reference, bisect=True, bindings=1)
+    assert right.ok and not right.skipped and right.first is None, right
+    assert all(c.agrees for c in right.checks)
+    op = operator(spoilt)
+    function = op.function
+    monkeypatch.setattr(op, "function", lambda *x, **k: function(*x, **k) * np.float32(1.01))
+    wrong = js.validate(model(text), reference=reference, bindings=1)  # looks for whom by itself
+    assert not wrong.ok and wrong.culprit is not None
+    assert wrong.culprit.node.startswith(node) and wrong.culprit.op in (spoilt, "If", "Loop")
+    others = {c.node for c in wrong.checks if c.local and not c.ok}
+    assert all(o.startswith(node) for o in others), others
+
+
+@pytest.mark.parametrize("opset", [15, 21])
+@pytest.mark.parametrize(
+    "node",
+    ["RandomNormalLike (x)", "RandomUniformLike <seed = 1.0> (x)", "Dropout (x, r, yes)",
+     "Dropout <seed = 3> (x, r, yes)", "Bernoulli (p)"],
+)  # fmt: skip
+def test_chance_is_not_compared(node, opset):
+    text = f"""<ir_version: 8, opset_import: ["": {opset}]>
+    g (float[N, 50] x) => (float[N, 50] y) {{
+        r = Constant <value = float {{0.5}}> ()
+        yes = Constant <value = bool {{1}}> ()
+        p = Sigmoid (x)
+        [roll] t = {node}
+        y = Add (x, t)
+    }}"""
+    report = js.validate(model(text), bisect=True)
+    assert report.ok and report.culprit is None
+    assert "left to chance" in str(report)
+    roll = [c for c in report.checks if c.local and c.node == "roll"]
+    assert roll and all(c.note and not c.agrees for c in roll)
+    assert all(c.agrees for c in report.checks if c.local and c.node != "roll")
+
+
+def test_another_model_is_a_reference(tmp_path):
+    changed = model(NET)
+    w = np.arange(1, 9, dtype="f").reshape(4, 2) * 1.002
+    changed.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(w.astype("f"), "w"))
+    onnx.save(model(NET), tmp_path / "net.onnx")
+    for reference in (model(NET), js.load(model(NET)), tmp_path / "net.onnx"):
+        assert js.validate(model(NET), reference=reference, bisect=True).ok
+        report = js.validate(changed, reference=reference, bisect=True)
+        assert report.culprit is not None and report.culprit.node == "mix"
+        assert [c.value for c in report.checks if c.local and not c.ok] == ["h"] * 2
+
+
+def test_a_reference_that_is_wrong_itself_is_overruled(monkeypatch):
+    engine(monkeypatch, lambda got: [v * 2 if n == "t" else v for n, v in got.items()])
+    right = js.validate(model(NET), bisect=True)
+    assert right.ok and "1 of them differ" not in str(right)
+    spoilt = [c for c in right.checks if c.value == "t" and c.local]
+    assert [c.note for c in spoilt] == [DEPARTS] * 2
+    # what follows was fed what the reference has, and there it does not agree with itself
+    assert all(c.note == DEPARTS for c in right.checks if c.local and not c.agrees)
+    monkeypatch.setattr(operator("Tanh"), "function", lambda x, /: x)
+    assert not js.validate(model(NET), bisect=True).ok
+
+
+def test_values_that_the_reference_cannot_give_are_counted(monkeypatch):
+    def refuse(got):
+        assert "t" not in got
+        return list(got.values())
+
+    engine(monkeypatch, refuse)
+    report = js.validate(model(NET), bisect=True, bindings=1)
+    assert report.ok and report.skipped == 1 and "1 values not compared" in str(report)
+    assert {c.value for c in report.checks if c.local} == {"h", "y"}
+    tanh = operator("Tanh")
+    right = tanh.function
+    monkeypatch.setattr(tanh, "function", lambda x, /: right(x) * 1.01)
+    report = js.validate(model(NET), bisect=True, bindings=1)
+    assert report.culprit is not None and report.culprit.node == "share"
+    assert "or squash does, which is not compared" in report.culprit.problem
+
+
+def test_an_operator_that_the_reference_lacks():
+    @js.op("Twice", domain="test.validate", elementwise=True)
+    def twice(x, /):
+        return x + x
+
+    text = """<ir_version: 10, opset_import: ["": 20, "test.validate": 1]>
+    g (float[N] x) => (float[N] y) { y = test.validate.Twice (x) }"""
+    with pytest.raises(js.ExecutionError, match="reference='onnx' may run it"):
+        js.validate(model(text))
+    x = np.array([1, 2], "f")
+    assert js.validate(model(text), [x], reference={"y": x + x}).ok
+
+
+@pytest.mark.parametrize(("stored", "ok"), [([2, 3], True), ([3, 3], True), ([2, 4], False)])
+def test_a_tie_may_be_rounded_either_way(stored, ok):
+    text = """g (float[2] x) => (uint8[2] y) {
+        s = Constant <value = float {0.1}> ()
+        z = Constant <value = uint8 {0}> ()
+        y = QuantizeLinear (x, s, z)
+    }"""
+    report = js.validate(
+        model(text), [np.array([0.25, 0.3], "f")], reference={"y": np.array(stored, "B")}
+    )
+    assert report.ok is ok, report
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "want", "near"),
+    [
+        ([[1, 2], [1, 3]], [1, 3], [1, 3]),
+        ([[1, 2], [1, 3]], [0, 4], [1, 3]),
+        ([[1.0, 2.0], [1.5, 2.0]], [1.25, 9.0], [1.25, 2.0]),
+        ([[True], [False]], [True], [True]),
+        ([[True], [True]], [False], [True]),
+        ([[0, 1, 2], [0, 2, 1]], [0, 2, 1], [0, 2, 1]),
+        ([[np.nan, 1.0], [0.0, 1.0]], [np.nan, np.nan], [np.nan, 1.0]),
+    ],
+)
+def test_nearest(outcomes, want, near):
+    got = nearest([np.array(o) for o in outcomes], np.array(want))
+    if got.dtype.kind == "f" and np.isnan(want[-1]):
+        got = got[:1]
+        near = near[:1]
+    np.testing.assert_array_equal(got, near)
+
+
+def test_outcomes_of_different_shapes_are_taken_whole():
+    a, b = np.array([1, 2]), np.array([1])
+    assert nearest([a, b], np.array([1])) is b
+    assert nearest([a, b], np.array([3])) is a
+
+
+def drawn(text: str, seed: int = 0) -> dict:
+    traced = js.trace(model(text))
+    rng = np.random.default_rng(seed)
+    (sizes, *_) = draw_sizes(traced, 2, rng)
+    return draw_inputs(traced, sizes, rng)
+
+
+HEAD = "g (int64[N, M] i, float[9, 3] t, float[M, N, 3] s, float[N, M] f, uint8[N, 99] b)"
+
+
+@pytest.mark.parametrize(
+    ("body", "name", "low", "high"),
+    [
+        ("y = Gather (t, i)", "i", 0, 8),
+        ("j = Cast <to = 6> (i) y = Gather <axis = 1> (t, j)", "i", 0, 2),
+        ("a, c = Split <num_outputs = 2> (i) y = Gather (s, a)", "i", 0, 2),
+        ("k = Constant <value = int64[1] {7}> () o = Constant <value = float[2] {0, 1}> ()"
+         " y = OneHot (i, k, o)", "i", 0, 6),
+        ("y = GatherElements (f, i)", "i", 0, 1),
+        ("y = Log (f)", "f", 0.1, np.inf),
+        ("r = Sqrt (f) y = Neg (r)", "f", 0, np.inf),
+        ("y = Asin (f)", "f", -1, 1),
+        ("y = Div (i, i)", "i", 1, 4),
+        ("y = Neg (i)", "i", 0, 1),
+        ("y = Identity (b)", "b", 0, 255),
+    ],
+)  # fmt: skip
+def test_drawn_contents_are_what_operators_take(body, name, low, high):
+    got = np.concatenate([drawn(f"{HEAD} => (y) {{ {body} }}", s)[name].ravel() for s in range(40)])
+    assert low <= got.min() and got.max() <= high
+    if np.isfinite(high):
+        assert got.max() - got.min() >= 0.9 * (high - low) or got.dtype == np.float32
+
+
+def test_contents_inside_a_function_count():
+    text = """<ir_version: 10, opset_import: ["": 20, "my": 1]>
+    g (int64[N] i) => (float[N] y) <float[5] t = {1, 2, 3, 4, 5}> { y = my.Look (t, i) }
+    <domain: "my", opset_import: ["": 20]> Look (t, i) => (z) { z = Gather (t, i) }"""
+    values = np.concatenate([drawn(text, seed)["i"] for seed in range(30)])
+    assert set(values) == {0, 1, 2, 3, 4}
+
+
+def test_lengths_and_masks_are_sensible():
+    text = """g (float[T, B, 2] x, float[1, 9, 2] w, float[1, 9, 3] r, int32[B] n, bool[B, T] m)
+    => (y, z) { y = GRU <hidden_size = 3> (x, w, r, , n)  z = Not (m) }"""
+    for seed in range(20):
+        got = drawn(text, seed)
+        assert 1 <= got["n"].min() and got["n"].max() <= len(got["x"])
+        assert got["m"][:, 0].all()
+
+
+def test_sizes_differ_and_grow_only_where_asked():
+    text = """g (float[N, 3, H, W] x, float[4, 3, 33, 5] w) => (y) { y = Conv (x, w) }"""
+    first, second = draw_sizes(js.trace(model(text)), 2, np.random.default_rng(0))
+    assert first["N"] == 2 and first["H"] >= 33 and 5 <= first["W"] < 64
+    assert second["N"] == 1
 
 
 def test_drawn_sizes_meet_the_requirements():
