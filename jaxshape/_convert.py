@@ -12,85 +12,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.core
 import jax.export
 import numpy as np
 import onnx
 
-from ._bounded import bounded_outputs, checked_bounds
-from ._device import canonical, one_warning, to_device
+from ._bounded import checked_bounds
+from ._conversion import Conversion, in_precision, is_text
+from ._device import one_warning, to_device
 from ._error import ShapeError, UnknownValueError, UnsupportedError
-from ._export_walk import walking
-from ._host import is_host
-from ._interpret import Scope, enter
+from ._mapped import release
 from ._model import Model, Stored, load
 from ._parameters import Freeze, sorted_out
-from ._precision import FLOATS, float_type, placed, saturated, using_precision
-from ._random import using_key
+from ._precision import float_type
 from ._slice import sliced
-
-
-class _Static:
-    """What is not a leaf: the model and where its parameters lie. Compared by identity, as a jit
-    key wants it.
-    """
-
-    def __init__(
-        self,
-        model: Model,
-        places: dict[str, Stored],
-        buffers: dict[str, Stored],
-        dtype: np.dtype | None,
-        bounds: dict[str, int] | None = None,
-    ):
-        self.bounds = bounds
-        self.model, self.places, self.buffers, self.dtype = model, places, buffers, dtype
-        self.stored_buffers = {n: in_precision(s.array(), dtype) for n, s in buffers.items()}
-        self.inputs = tuple(i.name for i in (*model.graph.inputs, *model.graph.optional_inputs))
-        self.required = frozenset(i.name for i in model.graph.inputs)
-        self.outputs = tuple(o.name for o in model.graph.outputs)
-        self.compiled = jax.jit(self.compute)
-        self._on_device: dict[Any, dict[str, Any]] = {}
-
-    def device_buffers(self) -> dict[str, Any]:
-        """The buffers as arrays on the device, put there once for each setting of 64-bit types."""
-        wide = canonical("int64")
-        if wide not in self._on_device:
-            with jax.ensure_compile_time_eval():  # kept, so no tracers of a trace under way
-                self._on_device[wide] = {n: to_device(v) for n, v in self.stored_buffers.items()}
-        return self._on_device[wide]
-
-    def compute(
-        self,
-        params: Mapping[str, Any],
-        buffers: Mapping[str, Any],
-        inputs: Mapping[str, Any],
-        key: Any = None,
-    ) -> Any:
-        """The outputs as a tuple, by interpreting the graph on whatever the caller gives."""
-        with (
-            one_warning(),
-            using_precision(self.dtype),
-            using_key(jax.random.key(0) if key is None else key),
-        ):
-            arrays = {id(s): placed(params[n]) for n, s in self.places.items()}
-            arrays |= {id(s): placed(buffers[n]) for n, s in self.buffers.items()}
-            if self.bounds is not None:
-                return bounded_outputs(self.model, inputs, arrays, self.bounds)
-            with walking(self.model, inputs, arrays) as interpreter:
-                given = {n: v if is_host(v) else placed(v) for n, v in inputs.items()}
-                scope = Scope(self.model, self.model.opsets)
-                found = enter(self.model.graph, given, scope, interpreter)
-                return tuple(placed(v) for v in found)
-
-
-def in_precision(array: np.ndarray, dtype: np.dtype | None) -> np.ndarray:
-    """A stored array in the precision of a conversion, if it holds floats."""
-    return array if dtype is None or array.dtype not in FLOATS else saturated(array, dtype)
-
-
-def is_text(x: Any) -> bool:
-    return isinstance(x, str) or isinstance(x, np.ndarray) and x.dtype.kind in "OUST"
 
 
 @jax.tree_util.register_pytree_node_class
@@ -105,15 +39,15 @@ class JaxModel:
     Nodes that draw numbers and have no seed take them from `key=`, an extra argument of each call.
     """
 
-    def __init__(self, params: dict[str, Any], static: _Static):
+    def __init__(self, params: dict[str, Any], static: Conversion):
         self.params = params
         self._static = static
 
-    def tree_flatten(self) -> tuple[tuple[Any], _Static]:
+    def tree_flatten(self) -> tuple[tuple[Any], Conversion]:
         return (self.params,), self._static
 
     @classmethod
-    def tree_unflatten(cls, static: _Static, children: Sequence[Any]) -> JaxModel:
+    def tree_unflatten(cls, static: Conversion, children: Sequence[Any]) -> JaxModel:
         return cls(children[0], static)
 
     @property
@@ -159,7 +93,9 @@ class JaxModel:
 
         Args:
           params: an array (*D) for each name in `f.params`.
-          *args: the inputs in order; an optional one that is left out is None.
+          *args: the inputs in order; an optional one that is left out is None. One that decides
+            sizes, such as the shape of a Reshape, must be a NumPy array, not one of JAX; it is
+            compiled anew for each content.
           **kwargs: inputs by name. `key`, unless an input is called so, is a key of `jax.random`
             for the nodes that draw numbers and have no seed.
 
@@ -181,10 +117,7 @@ class JaxModel:
         if missing := static.places.keys() - params.keys():
             raise UnknownValueError(f"parameters are missing: {', '.join(sorted(missing)[:5])}")
         own = {n: params[n] for n in static.places}
-        leaves = jax.tree.leaves((own, inputs, key))
-        if any(isinstance(x, jax.core.Tracer) for x in leaves):
-            return static.compute(own, static.stored_buffers, inputs, key)
-        return static.compiled(own, static.device_buffers(), inputs, key)
+        return static(own, inputs, key)
 
     def replace(self, params: Mapping[str, Any]) -> JaxModel:
         """The same model with other parameters; those that are not given stay.
@@ -320,6 +253,11 @@ class JaxModel:
         return f"JaxModel({self.model.name!r}, {len(self.params)} parameters of {count:,} elements)"
 
 
+def _parameter(stored: Stored, precision: np.dtype | None) -> jax.Array:
+    array = stored.array()
+    return release(array, to_device(in_precision(array, precision)))
+
+
 def to_jax(
     model: Any,
     *,
@@ -379,6 +317,6 @@ def to_jax(
     part = sliced(load(model), inputs, outputs)
     places, buffers = sorted_out(part, freeze)
     with one_warning():
-        params = {n: to_device(in_precision(s.array(), precision)) for n, s in places.items()}
+        params = {n: _parameter(s, precision) for n, s in places.items()}
     bounds = checked_bounds(bounded, part)
-    return JaxModel(params, _Static(part, places, buffers, precision, bounds))
+    return JaxModel(params, Conversion(part, places, buffers, precision, bounds))

@@ -17,22 +17,16 @@ from typing import Any, BinaryIO
 
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
-from onnx.serialization import registry
 
 from ._error import ModelError
+from ._source import is_binary as is_binary
+from ._source import kind_of as kind_of
 from ._source import open_source
+from ._wire import GRAPH, INITIALIZER, Span, field, fields, head, stripped
 
-_GRAPH = ModelProto.DESCRIPTOR.fields_by_name["graph"].number
-_INITIALIZER = GraphProto.DESCRIPTOR.fields_by_name["initializer"].number
-_ELEMENTS = frozenset(
-    TensorProto.DESCRIPTOR.fields_by_name[name].number
-    for name in ("raw_data", "float_data", "double_data", "int32_data", "int64_data", "uint64_data")
-)
 # No tensor that tracing looks into, of 65,536 elements at most, takes as many bytes.
 _LARGE = 1 << 20
 _CHUNK = 1 << 24
-
-Span = tuple[int, int]
 
 
 class Skeleton:
@@ -45,8 +39,8 @@ class Skeleton:
 
     def _model(self) -> Iterator[bytes]:
         for number, whole, inside in fields(self._data, (0, len(self._data))):
-            if number == _GRAPH and inside is not None:
-                yield _field(_GRAPH, b"".join(self._graph(inside)))
+            if number == GRAPH and inside is not None:
+                yield field(GRAPH, b"".join(self._graph(inside)))
             else:
                 yield self._data[slice(*whole)]
 
@@ -54,13 +48,12 @@ class Skeleton:
         count = 0
         for number, whole, inside in fields(self._data, span):
             large = inside is not None and inside[1] - inside[0] > _LARGE
-            if number == _INITIALIZER and inside is not None and large:
+            if number == INITIALIZER and inside is not None and large:
                 self._large[count] = inside
-                kept = [w for n, w, _ in fields(self._data, inside) if n not in _ELEMENTS]
-                yield _field(_INITIALIZER, b"".join([self._data[slice(*w)] for w in kept]))
+                yield field(INITIALIZER, stripped(self._data, inside))
             else:
                 yield self._data[slice(*whole)]
-            count += number == _INITIALIZER
+            count += number == INITIALIZER
 
     def write(self, proto: ModelProto, file: BinaryIO) -> None:
         """Write a model made from `proto`, with the elements that this lacks."""
@@ -78,12 +71,12 @@ class Skeleton:
             for i, t in enumerate(proto.graph.initializer)
         ]
         sizes = [len(t) if isinstance(t, bytes) else t[1] - t[0] for t in tensors]
-        heads = [_head(_INITIALIZER, size) for size in sizes]
+        heads = [head(INITIALIZER, size) for size in sizes]
         file.write(rest.SerializeToString())
-        file.write(_head(_GRAPH, len(inner) + sum(sizes) + sum(map(len, heads))))
+        file.write(head(GRAPH, len(inner) + sum(sizes) + sum(map(len, heads))))
         file.write(inner)
-        for head, tensor in zip(heads, tensors, strict=True):
-            file.write(head)
+        for start, tensor in zip(heads, tensors, strict=True):
+            file.write(start)
             if isinstance(tensor, bytes):
                 file.write(tensor)
             else:
@@ -106,66 +99,6 @@ def skeleton(path: str) -> Iterator[Skeleton]:
             yield found
     except OSError as e:
         raise ModelError(f"cannot read or write {e.filename or path}: {e.strerror or e}") from e
-
-
-def fields(data: Any, span: Span) -> Iterator[tuple[int, Span, Span | None]]:
-    """The fields of a message: number, where it lies, where its bytes lie if it holds any."""
-    at, end = span
-    while at < end:
-        start, inside = at, None
-        tag, at = _varint(data, at, end)
-        match tag & 7:
-            case 0:
-                _, at = _varint(data, at, end)
-            case 1:
-                at += 8
-            case 5:
-                at += 4
-            case 2:
-                size, at = _varint(data, at, end)
-                inside = at, at + size
-                at += size
-            case kind:
-                raise ModelError(f"there is a field of unknown kind {kind} at byte {start}")
-        if at > end:
-            raise ModelError(f"the field at byte {start} is longer than what it is in")
-        yield tag >> 3, (start, at), inside
-
-
-def _varint(data: Any, at: int, end: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= end:
-            break
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise ModelError(f"the number at byte {at} does not end")
-
-
-def _field(number: int, inside: bytes) -> bytes:
-    return _head(number, len(inside)) + inside
-
-
-def _head(number: int, size: int) -> bytes:
-    found = bytearray([number << 3 | 2])
-    while size >= 0x80:
-        found.append(size & 0x7F | 0x80)
-        size >>= 7
-    return bytes([*found, size])
-
-
-def is_binary(path: str) -> bool:
-    """Whether a file's name asks for ONNX's binary form, as `onnx.load` and `onnx.save` take it."""
-    return kind_of(path) == "protobuf"
-
-
-def kind_of(path: str) -> str:
-    """The format that a file's name asks for."""
-    extension = os.path.splitext(path)[1]
-    return registry.get_format_from_file_extension(extension) or "protobuf"
 
 
 @contextlib.contextmanager

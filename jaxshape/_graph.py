@@ -15,7 +15,7 @@ import graphlib
 import heapq
 import threading
 import weakref
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -184,15 +184,22 @@ class Function:
 
 @dataclass(eq=False, slots=True, repr=False)
 class Model:
-    """A loaded ONNX model. It reads from `proto` on demand, which must not be changed meanwhile."""
+    """A loaded ONNX model. It reads on demand from its file, or from the `proto` that was given,
+    which must not be changed meanwhile.
+    """
 
     graph: Graph
     opsets: dict[str, int]
     functions: dict[tuple[str, str, str], Function]  # by domain, name, overload
     ir_version: int
     name: str
-    proto: ModelProto
+    source: Callable[[], ModelProto]
     folder: str  # where its external data lies
+
+    @property
+    def proto(self) -> ModelProto:
+        """The model as protobuf; read with all weights that its file holds where it was mapped."""
+        return self.source()
 
     def __str__(self) -> str:
         from .show.text import model_text

@@ -12,7 +12,6 @@ types that were met before are recognised by their serialised bytes, and weights
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import warnings
@@ -20,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import onnx
 from google.protobuf.message import EncodeError
 from onnx import (
@@ -43,8 +43,9 @@ from ._graph import Key as Key
 from ._graph import Model as Model
 from ._graph import Node as Node
 from ._graph import check_calls, in_order
+from ._opsets import check_text, domain_of, opsets_of
 from ._part import with_parts
-from ._source import open_source
+from ._source import map_source, open_source
 from ._tensor import DTYPES as DTYPES
 from ._tensor import Folder, densified, sparse, stored, strings, text
 from ._tensor import Sparse as Sparse
@@ -78,13 +79,21 @@ def load(source: Any) -> Model:
     """
     if isinstance(source, Model):
         return source
+    if mapped := map_source(source):
+        model = read(mapped.proto, mapped.folder, mapped.path, {mapped.name: mapped.array})
+        model.source = mapped.whole
+        return model
     return read(*open_source(source))
 
 
-def read(proto: ModelProto, folder: str, origin: str) -> Model:
-    """Read a model whose external data lies in `folder`; `origin` is what errors call it."""
+def read(
+    proto: ModelProto, folder: str, origin: str, mapped: Mapping[str, np.ndarray] | None = None
+) -> Model:
+    """Read a model whose external data lies in `folder`, or in files that are `mapped` already;
+    `origin` is what errors call it.
+    """
     try:
-        return _model(proto, folder)
+        return _model(proto, Folder(folder, mapped))
     except ModelError as e:
         raise ModelError(f"{origin}: {e}") from e.__cause__
     except UnicodeDecodeError as e:
@@ -93,7 +102,7 @@ def read(proto: ModelProto, folder: str, origin: str) -> Model:
         raise ModelError(f"{origin}: graphs or types lie too deep in one another: {e}") from e
 
 
-def _model(proto: ModelProto, folder: str) -> Model:
+def _model(proto: ModelProto, folder: Folder) -> Model:
     if not proto.HasField("graph"):
         raise ModelError("this is no ONNX model: it has no graph")
     if proto.ir_version > onnx.IR_VERSION:
@@ -103,12 +112,12 @@ def _model(proto: ModelProto, folder: str) -> Model:
             JaxshapeWarning,
             stacklevel=3,
         )
-    opsets = _opsets(proto.opset_import, {})
+    opsets = opsets_of(proto.opset_import, {})
     if not opsets:
         if proto.ir_version >= 3:
             raise ModelError("it does not say which opset it is written in (opset_import)")
         opsets = {"": 1}
-    reader = _Reader(Folder(folder), opsets)
+    reader = _Reader(folder, opsets)
     functions: dict[tuple[str, str, str], Function] = {}
     for f in proto.functions:
         function = reader.function(f)
@@ -126,39 +135,12 @@ def _model(proto: ModelProto, folder: str) -> Model:
             f"{f'node {user!r} takes' if user else 'the graph gives out'} {name!r}, which is "
             "no input, no initializer and no node's output"
         )
-    return Model(graph, opsets, functions, proto.ir_version, graph.name, proto, folder)
+    return Model(graph, opsets, functions, proto.ir_version, graph.name, lambda: proto, folder.path)
 
 
 def function_of(proto: FunctionProto) -> Function:
     """Read a function that stands on its own, such as the one in an operator's schema."""
     return _Reader(Folder(os.getcwd()), {}).function(proto)
-
-
-def _opsets(imports: Iterable[Any], outer: Mapping[str, int]) -> dict[str, int]:
-    opsets = {}
-    for domain, version in ((_domain(i.domain), i.version) for i in imports):
-        _check_text([domain])
-        if version < 1:
-            raise ModelError(f"imports opset {version} of domain {domain!r}; they start at 1")
-        newest = onnx.defs.onnx_opset_version()
-        if not domain and version > newest:
-            raise ModelError(
-                f"is written in opset {version}; the installed onnx package knows opsets up to "
-                f"{newest}: a newer one is needed"
-            )
-        if opsets.get(domain, version) != version:
-            warnings.warn(
-                f"domain {domain!r} is imported as opset {opsets[domain]} and {version}; "
-                f"taken as {version}",
-                JaxshapeWarning,
-                stacklevel=4,
-            )
-        opsets[domain] = version
-    return {**outer, **opsets}
-
-
-def _domain(name: str) -> str:
-    return "" if name == "ai.onnx" else name
 
 
 class _Reader:
@@ -171,9 +153,9 @@ class _Reader:
         self._attrs: dict[tuple, tuple[Mapping[str, Any], Key | None]] = {}
 
     def function(self, p: FunctionProto) -> Function:
-        domain, name = _domain(p.domain), p.name
-        _check_text([domain, name, p.overload], p.attribute)
-        outer, self._opsets = self._opsets, _opsets(p.opset_import, self._opsets)
+        domain, name = domain_of(p.domain), p.name
+        check_text([domain, name, p.overload], p.attribute)
+        outer, self._opsets = self._opsets, opsets_of(p.opset_import, self._opsets)
         try:
             inputs, outputs = tuple(p.input), tuple(p.output)
             defined = set(inputs)
@@ -255,13 +237,13 @@ class _Reader:
                     raise ModelError(
                         f"node {node.label!r} defines {name!r}, which is there already"
                     )
-        _check_text(defined, early, outputs, (n.name for n in nodes))
+        check_text(defined, early, outputs, (n.name for n in nodes))
         if not early.isdisjoint(defined):
             nodes = in_order(nodes)
         return with_parts(nodes), frozenset(early.union(outputs) - defined)
 
     def _node(self, p: NodeProto, depth: int) -> Node:
-        op_type, domain, overload = p.op_type, _domain(p.domain), p.overload
+        op_type, domain, overload = p.op_type, domain_of(p.domain), p.overload
         name, inputs, outputs = p.name, tuple(p.input), tuple(p.output)
         if not op_type:
             raise ModelError(f"node {name!r} -> {list(outputs)} does not say its op_type")
@@ -289,7 +271,7 @@ class _Reader:
         attrs = {a.name: self._value(a, depth) for a in protos}
         if len(attrs) != len(protos):
             raise ModelError(f"attribute {_repeated(a.name for a in protos)!r} is there twice")
-        _check_text(op, attrs)
+        check_text(op, attrs)
         result = attrs, Key.of(*op, attrs)
         if seen:
             self._attrs[seen] = result
@@ -338,13 +320,6 @@ class _Reader:
         if found is None:
             found = self._types[seen] = declared(p)
         return found
-
-
-def _check_text(*names: Iterable[object]) -> None:
-    """Refuse names that are no text: protobuf gives bytes for what is not UTF-8."""
-    for name in itertools.chain(*names):
-        if type(name) is not str:
-            raise ModelError(f"the name {name!r} is not UTF-8")
 
 
 def _is_small(a: AttributeProto) -> bool:

@@ -9,7 +9,7 @@ same again after each host step.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -21,6 +21,7 @@ from ._feed import checked_feed
 from ._host import content_key
 from ._interpret import Scope, annotate, enter, walk
 from ._lower import Lowerer
+from ._mapped import release
 from ._model import Model, Node, Stored, load
 from ._plan import Plan, make_plan, names_used
 from ._random import using_key
@@ -108,15 +109,7 @@ class Runner(Lowerer):
         arguments = {n: self.on_device(v) for n, v in given.items() if n not in small}
         if plan.call is None:
             constants = {n: v.array() for n, v in small.items()} | plan.known
-
-            def segment(arrays: dict[str, Any]) -> dict[str, Any]:
-                inner = Scope(scope.model, scope.opsets, None, scope.path)
-                inner.depth = scope.depth
-                inner.values.update(constants)
-                inner.values.update(arrays)
-                walk(plan.segment, inner, self.lowerer())
-                return {n: inner.values[n] for n in plan.outputs}
-
+            segment = _segment(plan, scope, constants, self.lowerer())
             plan.call = jax.jit(segment, compiler_options=self.options)
         try:
             # JAX ends the process where an array is looked at of which there is no memory
@@ -138,8 +131,9 @@ class Runner(Lowerer):
         if not isinstance(value, Stored):
             return value
         if id(value) not in self.weights:
+            array = value.array()
             self.weights[id(value)] = (
-                value.array() if value.dtype == STRING else jax.device_put(value.array())
+                array if array.dtype == STRING else release(array, jax.device_put(array))
             )
         return self.weights[id(value)]
 
@@ -149,6 +143,27 @@ class Runner(Lowerer):
         if isinstance(value, Stored):
             return value.array()
         return value if value is None or isinstance(value, dict) else np.asarray(value)
+
+
+def _segment(
+    plan: Plan, scope: Scope, constants: Mapping[str, Any], lowerer: Lowerer
+) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """The nodes of a plan as one function of arrays by name.
+
+    It holds nothing of the run that it was made for, whose values would live as long as it does.
+    """
+    model, opsets, path, depth = scope.model, scope.opsets, scope.path, scope.depth
+    nodes, outputs = plan.segment, plan.outputs
+
+    def segment(arrays: dict[str, Any]) -> dict[str, Any]:
+        inner = Scope(model, opsets, None, path)
+        inner.depth = depth
+        inner.values.update(constants)
+        inner.values.update(arrays)
+        walk(nodes, inner, lowerer)
+        return {n: inner.values[n] for n in outputs}
+
+    return segment
 
 
 def _type_key(value: Any) -> Any:

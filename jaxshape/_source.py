@@ -7,9 +7,12 @@ import os
 from typing import Any
 
 import onnx
+from google.protobuf.message import DecodeError
 from onnx import ModelProto
+from onnx.serialization import registry
 
 from ._error import ModelError
+from ._mapped import Mapped, is_large
 
 
 def open_source(source: Any) -> tuple[ModelProto, str, str]:
@@ -29,6 +32,19 @@ def open_source(source: Any) -> tuple[ModelProto, str, str]:
         f"cannot load a model from a {type(source).__name__}: give a path, the bytes of a file, "
         "an onnx.ModelProto or an onnx_ir.Model"
     )
+
+
+def map_source(source: Any) -> Mapped | None:
+    """The file of a model, mapped, where it is a large one in ONNX's binary form."""
+    if not isinstance(source, (str, os.PathLike)):
+        return None
+    path = os.fspath(source)
+    try:
+        return Mapped(path) if is_large(path) and is_binary(path) else None
+    except OSError as e:
+        raise ModelError(f"cannot read {path}: {e.strerror or e}") from e
+    except (DecodeError, ModelError) as e:
+        raise ModelError(f"{path} is no ONNX model, or is cut short: {e}") from e
 
 
 def _parse(data: bytes) -> ModelProto:
@@ -63,3 +79,14 @@ def _from_onnx_ir(source: Any) -> tuple[ModelProto, str, str]:
     weights = (v.const_value for v in source.graph.initializers.values())
     folder = next(filter(None, (getattr(w, "base_dir", None) for w in weights)), os.getcwd())
     return proto, os.fspath(folder), "the given onnx_ir.Model"
+
+
+def is_binary(path: str) -> bool:
+    """Whether a file's name asks for ONNX's binary form, as `onnx.load` and `onnx.save` take it."""
+    return kind_of(path) == "protobuf"
+
+
+def kind_of(path: str) -> str:
+    """The format that a file's name asks for."""
+    extension = os.path.splitext(path)[1]
+    return registry.get_format_from_file_extension(extension) or "protobuf"

@@ -168,13 +168,17 @@ class Sparse:
 
 
 class Folder:
-    """The folder that a model's external data lies in; each file is mapped only once."""
+    """The folder that a model's external data lies in; each file is mapped only once.
 
-    __slots__ = ("path", "_maps")
+    `mapped` are files in it that are mapped already, the model's own, by name.
+    """
 
-    def __init__(self, path: str) -> None:
+    __slots__ = ("path", "_maps", "_own")
+
+    def __init__(self, path: str, mapped: Mapping[str, np.ndarray] | None = None) -> None:
         self.path = os.path.abspath(path)
         self._maps: dict[str, np.ndarray] = {}
+        self._own = mapped or {}
 
     def read(self, entries: Mapping[str, str], nbytes: int, what: str) -> np.ndarray:
         """Map the bytes (nbytes,) that a tensor's external_data entries point to."""
@@ -194,6 +198,8 @@ class Folder:
         return data[offset : offset + nbytes]
 
     def _map(self, location: str, what: str) -> np.ndarray:
+        if location in self._own:
+            return self._own[location]
         try:
             root = os.path.realpath(self.path)
             file = os.path.realpath(os.path.join(root, location))

@@ -1,0 +1,75 @@
+"""Protobuf's wire format: the fields of a message by where they lie, without reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from onnx import GraphProto, ModelProto, TensorProto
+
+from ._error import ModelError
+
+GRAPH = ModelProto.DESCRIPTOR.fields_by_name["graph"].number
+INITIALIZER = GraphProto.DESCRIPTOR.fields_by_name["initializer"].number
+RAW = TensorProto.DESCRIPTOR.fields_by_name["raw_data"].number
+_ELEMENTS = frozenset(
+    TensorProto.DESCRIPTOR.fields_by_name[name].number
+    for name in ("raw_data", "float_data", "double_data", "int32_data", "int64_data", "uint64_data")
+)
+
+Span = tuple[int, int]
+
+
+def stripped(data: Any, tensor: Span) -> bytes:
+    """The message of a tensor without its elements."""
+    kept = [whole for number, whole, _ in fields(data, tensor) if number not in _ELEMENTS]
+    return b"".join([bytes(data[slice(*w)]) for w in kept])
+
+
+def fields(data: Any, span: Span) -> Iterator[tuple[int, Span, Span | None]]:
+    """The fields of a message: number, where it lies, where its bytes lie if it holds any."""
+    at, end = span
+    while at < end:
+        start, inside = at, None
+        tag, at = _varint(data, at, end)
+        match tag & 7:
+            case 0:
+                _, at = _varint(data, at, end)
+            case 1:
+                at += 8
+            case 5:
+                at += 4
+            case 2:
+                size, at = _varint(data, at, end)
+                inside = at, at + size
+                at += size
+            case kind:
+                raise ModelError(f"there is a field of unknown kind {kind} at byte {start}")
+        if at > end:
+            raise ModelError(f"the field at byte {start} is longer than what it is in")
+        yield tag >> 3, (start, at), inside
+
+
+def _varint(data: Any, at: int, end: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= end:
+            break
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise ModelError(f"the number at byte {at} does not end")
+
+
+def field(number: int, inside: bytes) -> bytes:
+    return head(number, len(inside)) + inside
+
+
+def head(number: int, size: int) -> bytes:
+    found = bytearray([number << 3 | 2])
+    while size >= 0x80:
+        found.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([*found, size])

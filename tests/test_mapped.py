@@ -1,0 +1,108 @@
+"""Large model files are mapped: their weights are read when asked for, wherever the file lies."""
+
+import gc
+import mmap
+import weakref
+
+import jax
+import numpy as np
+import onnx
+import pytest
+from builders import model
+from onnx import numpy_helper
+
+import jaxshape as js
+from jaxshape._run import Runner, execute, placed
+
+ROWS = 1 << 12
+W = np.arange(ROWS * 1024, dtype=np.float32).reshape(ROWS, 1024) / (1 << 22)
+TYPED = np.arange(1 << 15, dtype=np.float32)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """A model of 17 MB: a large weight as bytes, one as a list of numbers, and a small one."""
+    made = model(f"""g (float[N, {ROWS}] x) => (float[N, 1024] y, float[{1 << 15}] t) {{
+        h = MatMul (x, w)  y = Add (h, b)  t = Neg (typed) }}""")
+    made.graph.initializer.append(numpy_helper.from_array(W, "w"))
+    made.graph.initializer.append(
+        onnx.helper.make_tensor("typed", onnx.TensorProto.FLOAT, TYPED.shape, TYPED)
+    )
+    made.graph.initializer.append(numpy_helper.from_array(W[1] * 4, "b"))
+    found = tmp_path_factory.mktemp("large") / "model.onnx"
+    onnx.save(made, found)
+    return found
+
+
+def owner(array):
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return array.obj if isinstance(array, memoryview) else array
+
+
+def test_weights_lie_in_the_file(path):
+    loaded = js.load(path)
+    w, b = (loaded.graph.initializers[n].array() for n in "wb")
+    assert isinstance(owner(w), mmap.mmap) and not isinstance(owner(b), mmap.mmap)
+    np.testing.assert_array_equal(w, W)
+    np.testing.assert_array_equal(b, W[1] * 4)
+    assert str(js.trace(loaded)["y"]) == "float32[N, 1024]"
+
+
+def test_run_and_converted(path):
+    x = np.zeros((1, ROWS), np.float32)
+    x[0, 3] = 1
+    for outputs in (js.run(path, {"x": x}).values(), js.to_jax(str(path))(x)):
+        y, t = outputs
+        np.testing.assert_allclose(y, W[3:4] + W[1] * 4, rtol=1e-6)
+        np.testing.assert_array_equal(t, -TYPED)
+
+
+def test_the_protobuf_is_whole(path):
+    """Whoever asks for it gets what the file holds, with no reference to it."""
+    loaded = js.load(path)
+    assert loaded.proto == onnx.load(path)
+    typed = js.trace(loaded).to_onnx()
+    assert list(typed.graph.initializer) == list(onnx.load(path).graph.initializer)
+    assert {v.name for v in typed.graph.value_info} == {"h"}
+
+
+def test_a_link_to_the_file(path, tmp_path):
+    link = tmp_path / "link.onnx"
+    link.symlink_to(path)
+    np.testing.assert_array_equal(js.load(link).graph.initializers["w"].array(), W)
+
+
+def test_a_file_that_is_replaced_meanwhile(path, tmp_path):
+    copy = tmp_path / "copy.onnx"
+    copy.write_bytes(path.read_bytes())
+    loaded = js.load(copy)
+    other = tmp_path / "other.onnx"
+    onnx.save(model("g (float[1] x) => (float[1] y) { y = Neg (x) }"), other)
+    other.replace(copy)
+    np.testing.assert_array_equal(loaded.graph.initializers["w"].array(), W)
+    assert len(loaded.proto.graph.node) == 3
+
+
+def test_cut_short(path, tmp_path):
+    short = tmp_path / "short.onnx"
+    short.write_bytes(path.read_bytes()[: -(1 << 18)])
+    with pytest.raises(js.ModelError, match=r"short\.onnx is no ONNX model, or is cut short"):
+        js.load(short)
+
+
+def test_a_run_keeps_nothing_of_itself(path):
+    """Weights on the device go with the run that put them there; nobody has to collect them."""
+    loaded, x = js.load(path), np.ones((2, ROWS), np.float32)
+    gc.collect()
+    gc.disable()
+    try:
+        runner = Runner()
+        with placed(None):
+            execute(loaded, {"x": x}, runner)
+        w = weakref.ref(next(a for a in runner.weights.values() if a.shape == W.shape))
+        assert isinstance(w(), jax.Array)
+        del runner
+        assert w() is None
+    finally:
+        gc.enable()
