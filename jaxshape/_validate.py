@@ -240,7 +240,7 @@ class _Run:
                     with self.placed():
                         outputs = [o.name for o in self.model.graph.outputs]
                         moves = rounding_moves(flow.model, flow.feed, outputs, flow.brief)
-                if amplified(got, moves[c.value], want):
+                if amplified(got, moves[c.value], want, bool(local)):
                     c = dataclasses.replace(c, note=AMPLIFIED)
             found.append(c)
         return found

@@ -10,7 +10,7 @@ from builders import model
 
 import jaxshape as js
 from jaxshape import _reference
-from jaxshape._bisect import DEPARTS
+from jaxshape._bisect import DEPARTS, amplified
 from jaxshape._compare import difference, nearest
 from jaxshape._draw import draw_inputs, draw_sizes
 
@@ -247,6 +247,36 @@ def test_outcomes_of_different_shapes_are_taken_whole():
     a, b = np.array([1, 2]), np.array([1])
     assert nearest([a, b], np.array([1])) is b
     assert nearest([a, b], np.array([3])) is a
+
+
+@pytest.mark.parametrize(
+    ("moves", "want", "checked", "ok"),
+    [
+        ([[1.001, 2.0]], [1.003, 2.0], False, True),
+        ([[1.001, 2.0]], [1.005, 2.0], True, False),
+        ([[1.5, 2.0]], [1.9, 2.0], True, True),
+        ([[1.5, 2.0]], [1.9, 2.0], False, False),
+        ([[np.inf, 2.0]], [1.9, 2.0], True, False),
+        ([[1.0, 2.0]], [np.nan, 2.0], True, False),
+    ],
+)
+def test_what_a_model_amplifies(moves, want, checked, ok):
+    got = np.array([1.0, 2.0], "f")
+    arrays = [np.array(m, "f") for m in moves]
+    assert amplified(got, arrays, np.array(want, "f"), checked) is ok
+
+
+def test_a_model_that_amplifies_rounding_is_no_fault():
+    text = """g (float[2] x, float big) => (float[2] y) {
+        [lift] a = Add (x, big)
+        [cut] b = Sub (a, big)
+        y = Mul (b, big)
+    }"""
+    x, y = np.array([0.1, 0.2], "f"), np.array([100.0, 200.0], "f")
+    feed = [x, np.array(1000, "f")]
+    report = js.validate(model(text), feed, reference={"y": y})  # a better runtime's
+    assert report.ok and "amplifies rounding" in str(report) and not report.checks[0].agrees
+    assert not js.validate(model(text), feed, reference={"y": y + 10}).ok
 
 
 def drawn(text: str, seed: int = 0) -> dict:
