@@ -282,6 +282,19 @@ ROWS = {
                         else_branch = e () => (float[N, T] v) { v = Mul (x, x) }>
         }"""), [{"N": 2, "T": 2}, {"N": 2, "T": 5}]),
     "DFT": (node("DFT", "float32[N, 8, 1]", None, np.array(1)), "N"),
+    "DFT of any length": (node("DFT", "float32[N, T, 2]", None, np.array(1)), "N T"),
+    "DFT one-sided": (node("DFT", "float32[N, T, 1]", None, np.array(1), onesided=1), "N T"),
+    "DFT back": (
+        node("DFT", "float32[N, T, 2]", None, np.array(1), onesided=1, inverse=1), "N T"),
+    "DFT padded": (
+        model("""g (float[N, T, 1] x) => (float[a, b, 2] y) {
+            axis = Constant <value_int = 1> ()
+            two = Constant <value_int = 2> ()
+            s = Shape <start = 1, end = 2> (x)
+            n = Mul (s, two)
+            l = Squeeze (n)
+            y = DFT <inverse = 1> (x, l, axis)
+        }"""), "N T"),
     "STFT": (
         node("STFT", "float32[N, T, 1]", np.array(2), np.array([1, 2, 2, 1], F)),
         [{"N": 2, "T": 9}, {"N": 1, "T": 12}]),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
@@ -56,6 +57,11 @@ def _transform(x: Any, n: Any, axis: int, inverse: int = 0, onesided: int = 0) -
         z = x[..., 0] if xp is np else x[..., 0].astype(canonical("float64"))
     else:
         z = x[..., 0] + 1j * x[..., 1] if xp is np else lax.complex(x[..., 0], x[..., 1])
+    if not isinstance(z.shape[axis] if n is None else n, int):
+        y = _by_product(z, n, axis, inverse, onesided)
+        return (jnp.stack([y.real, y.imag], -1) if y.dtype.kind == "c" else y[..., None]).astype(
+            dtype
+        )
     if inverse and onesided:
         return xp.fft.irfft(z, n, axis)[..., None].astype(dtype)
     if inverse:
@@ -66,6 +72,30 @@ def _transform(x: Any, n: Any, axis: int, inverse: int = 0, onesided: int = 0) -
         y = xp.fft.fft(z, n, axis)
         y = y[(slice(None),) * axis + (slice(y.shape[axis] // 2 + 1),)] if onesided else y
     return xp.stack([y.real, y.imag], -1).astype(dtype)
+
+
+def _by_product(z: Any, n: Any, axis: int, inverse: int, onesided: int) -> Any:
+    """The same for a length that is a symbol of JAX, whose FFT wants numbers: as a product with the
+    matrix of roots of unity; real only where the result is.
+    """
+    half, taken = inverse and onesided, z.shape[axis]
+    n = n if n is not None else 2 * (taken - 1) if half else taken
+    used = n // 2 + 1 if half else n
+    pads = [(0, 0, 0)] * z.ndim
+    pads[axis] = (0, used - taken, 0)
+    z = jnp.moveaxis(lax.pad(z, np.zeros((), z.dtype), pads), axis, -1)
+    index, real = canonical("int64"), jnp.finfo(z.dtype).dtype
+    length = jnp.asarray(n).astype(index)
+    rows = jnp.arange(used, dtype=index)[:, None]
+    columns = jnp.arange(n // 2 + 1 if onesided and not inverse else n, dtype=index)
+    turns = (rows * columns % length).astype(real) / length.astype(real)
+    angle = turns * np.asarray((2 if inverse else -2) * np.pi, real)
+    share = 1 / length.astype(real) if inverse else np.ones((), real)
+    if half:  # the points that are left out are the conjugates of those between the ends
+        share = share * jnp.where((rows == 0) | (2 * rows == length), 1, 2).astype(real)
+    roots = lax.complex(jnp.cos(angle) * share, jnp.sin(angle) * share)
+    y = jnp.matmul(z.astype(roots.dtype), roots, precision="highest")
+    return jnp.moveaxis(y.real if half else y, -1, axis)
 
 
 def _dft(x, dft_length, axis, inverse, onesided):
