@@ -2,6 +2,8 @@
 number of inputs, which of
 them may be left out, and the attributes with their defaults."""
 
+import inspect
+
 import onnx
 import onnx.defs
 import pytest
@@ -63,3 +65,15 @@ def test_every_operator_of_the_default_domain_is_written():
 def test_no_version_is_registered_twice():
     keys = [(op.domain, op.name, op.since) for op in registered()]
     assert len(keys) == len(set(keys))
+
+
+@pytest.mark.parametrize("op", [o for o in registered() if o.rule], ids=repr)
+def test_a_shape_rule_takes_what_its_op_takes(op):
+    """The same inputs may be absent, and the same attributes are known."""
+    parameters = inspect.signature(op.rule).parameters.values()
+    kinds = {p.kind for p in parameters}
+    inputs = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    assert all(p.default is not p.empty for p in inputs[op.required :])
+    assert len(inputs) >= len(op.inputs) or inspect.Parameter.VAR_POSITIONAL in kinds
+    if inspect.Parameter.VAR_KEYWORD not in kinds:
+        assert op.attributes.keys() <= {p.name for p in parameters}

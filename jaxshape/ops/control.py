@@ -17,7 +17,9 @@ import numpy as np
 from jax import lax
 
 from .. import _facts
+from .._bounded_join import joined
 from .._branch import assume, branch, mark, tentative
+from .._counts import counting
 from .._device import canonical, to_device
 from .._dim import maximum, minimum
 from .._error import JaxshapeError, ShapeError, UnsupportedError
@@ -26,10 +28,10 @@ from .._fork import note
 from .._host import DimArray, is_host
 from .._join import elem_type, join, rename, repeated, stable
 from .._op import Known, Static, op
-from .._precision import placed
 from .._relation import decided, negate
 from .._symbol import to_export
 from .._value import UNKNOWN, TensorType
+from ._rounds import changing, on_device
 
 UNROLLED = 16  # trips: known loops up to here are traced round by round, exactly
 
@@ -42,6 +44,8 @@ def if_(cond: Static, /, *, then_branch, else_branch):
         if (known := _truth(cond)) is not None:
             return tuple(then_branch() if known else else_branch())
         cond = to_device(cond)  # a relation of sizes that are symbols
+    if (counts := counting()) is not None:
+        return joined(counts, jnp.reshape(cond, ()), then_branch, else_branch)
     try:
         return tuple(
             lax.cond(
@@ -97,10 +101,6 @@ def _truth(cond: Any) -> bool | None:
     return decided(cond.item())
 
 
-def on_device(values: Any) -> Any:
-    return [placed(v) for v in values]
-
-
 @op("Loop", since=1, host=True, traced=True)
 def loop(m: Static = None, cond: Static = None, /, *v_initial: Known, body):
     """Repeat body while cond and fewer than m times: carried values -> their final ones, then scans
@@ -152,8 +152,9 @@ def _no_rows(body: Any, carry: Any) -> list[Any]:
 
 
 def _loop_under_jit(m: Any, cond: Any, carry: Any, body: Any) -> Any:
-    n, scans = len(carry), body.n_outputs - 1 - len(carry)
-    int64 = canonical("int64")
+    scans, int64 = body.n_outputs - 1 - len(carry), canonical("int64")
+    if is_host(cond) and not _truth(cond):
+        return _loop_by_scan(0, None, carry, body)
     if m is not None and is_host(m) and (scans or cond is None or is_host(cond)):
         trips = np.reshape(m, ()).item()
         return _loop_by_scan(trips if at_least(trips, 0) else maximum(trips, 0), cond, carry, body)
@@ -161,6 +162,7 @@ def _loop_under_jit(m: Any, cond: Any, carry: Any, body: Any) -> Any:
         raise UnsupportedError(
             "the number of rounds depends on data, and with it the size of what the loop collects"
         )
+    carry, rounds = changing(carry, body)
 
     def go(state):
         trip, keep, _ = state
@@ -168,28 +170,30 @@ def _loop_under_jit(m: Any, cond: Any, carry: Any, body: Any) -> Any:
 
     def step(state):
         trip, keep, values = state
-        keep, *outs = body(trip, keep, *values)
-        return trip + 1, jnp.reshape(to_device(keep), ()), same_carry(values, outs[:n])
+        keep, *outs = rounds(trip, keep, *values)
+        return trip + 1, jnp.reshape(to_device(keep), ()), same_carry(values, outs)
 
     start = jnp.ones((), bool) if cond is None else jnp.reshape(to_device(cond), ())
-    return tuple(lax.while_loop(go, step, (jnp.zeros((), int64), start, on_device(carry)))[2])
+    return rounds.whole(lax.while_loop(go, step, (jnp.zeros((), int64), start, carry))[2])
 
 
 def _loop_by_scan(trips: Any, cond: Any, carry: Any, body: Any) -> Any:
     """A loop of known length; where its condition may end it sooner, rounds after that leave the
     carry alone.
     """
-    n, int64 = len(carry), canonical("int64")
-    if cond is None or (is_host(cond) and _truth(cond)):
-        known = isinstance(trips, int)
-        if known and 0 < trips <= UNROLLED and (exact := _rounds_under_jit(trips, carry, body)):
+    scans, int64 = body.n_outputs - 1 - len(carry), canonical("int64")
+    known, always = isinstance(trips, int), cond is None or is_host(cond) and _truth(cond)
+    if known and always and 0 < trips <= UNROLLED:
+        if exact := _rounds_under_jit(trips, carry, body):
             return exact
-        carry = on_device(carry)
-        keep = _known_keep(carry, body)
-        if keep is not None:  # every round runs, or the first alone
+    carry, rounds = changing(carry, body)
+    n = len(carry)
+    if always:
+        keep = _known_keep(carry, rounds)
+        if keep is not None or known and not trips:  # every round runs, or the first alone, or none
 
             def step(values, trip):
-                outs = body(trip, np.asarray(True), *values)[1:]
+                outs = rounds(trip, np.asarray(True), *values)[1:]
                 return same_carry(values, outs[:n]), on_device(outs[n:])
 
             carry, ys = lax.scan(
@@ -197,24 +201,22 @@ def _loop_by_scan(trips: Any, cond: Any, carry: Any, body: Any) -> Any:
                 carry,
                 jnp.arange(to_export(trips if keep else minimum(trips, 1)), dtype=int64),
             )
-            return *carry, *ys
-    if body.n_outputs - 1 > n:
+            return *rounds.whole(carry), *ys
+    if scans:
         raise UnsupportedError(
             "the condition may end the loop early, and with it what the loop collects"
         )
 
-    carry = on_device(carry)
-
     def guarded(state, trip):
         alive, values = state
-        keep, *outs = body(trip, alive, *values)
+        keep, *outs = rounds(trip, alive, *values)
         after = same_carry(values, outs)
         after = [jnp.where(alive, new, old) for new, old in zip(after, values, strict=True)]
         return (alive & jnp.reshape(to_device(keep), ()), after), ()
 
     start = jnp.ones((), bool) if cond is None else jnp.reshape(to_device(cond), ())
     (_, carry), _ = lax.scan(guarded, (start, carry), jnp.arange(to_export(trips), dtype=int64))
-    return tuple(carry)
+    return rounds.whole(carry)
 
 
 def _rounds_under_jit(trips: int, carry: Any, body: Any) -> Any:
@@ -267,7 +269,7 @@ def same_carry(old: Any, new: Any) -> Any:
 @loop.shape_rule(
     rankless=True
 )  # because trips and early exits are data, and carried sizes may change by the round
-def _(m, cond, /, *v_initial, body):
+def _(m=None, cond=None, /, *v_initial, body):
     n = len(v_initial)
     start = np.asarray(True) if cond is None else cond
     trips = m.item() if m is not None and is_host(m) and m.size == 1 else None

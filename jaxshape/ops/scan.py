@@ -180,7 +180,7 @@ def scan_8(
 
 
 @scan_8.shape_rule  # because what is carried must agree with what comes out
-def _(sequence_lens, /, *initial_state_and_scan_inputs, body, num_scan_inputs, directions=None):
+def _(sequence_lens=None, /, *initial_state_and_scan_inputs, body, num_scan_inputs, directions=None):
     n = len(initial_state_and_scan_inputs) - num_scan_inputs
     before = mark()
     batch, rows = _sliced(initial_state_and_scan_inputs, (0,) * len(initial_state_and_scan_inputs))

@@ -241,3 +241,51 @@ def test_a_sequence_that_grows_is_not_for_jit():
     assert js.run(model(graph), feed)["y"].shape == (6,)
     with pytest.raises(js.UnsupportedError, match="sequence carried as value 0 changes"):
         f(**feed)
+
+
+def test_a_carried_shape_that_never_changes():
+    graph = """g (float[1] x, int64 m) => (float[] y, int64[] end) {
+        start = Constant <value_ints = [2, 5]> ()
+        first = Expand (x, start)
+        end, y = Loop (m, , start, first) <body = b (int64 i, bool c, int64[2] s, float[] v)
+            => (bool go, int64[2] t, float[] w) { go = Identity (c) t = Identity (s)
+            e = Expand (x, s) w = Add (e, v) }>
+    }"""
+    assert str(js.trace(model(graph))["y"]) == "float32[2, 5]"
+    feed = {"x": np.ones(1, np.float32), "m": np.asarray(3)}
+    y = js.run(model(graph), feed)["y"]
+    np.testing.assert_array_equal(y, np.full((2, 5), 4, np.float32))
+    found, end = jax.jit(js.to_jax(model(graph)))(**feed)
+    np.testing.assert_array_equal(found, y)
+    assert end.tolist() == [2, 5]
+
+
+@pytest.mark.parametrize("data", ["", "d = Equal (i, far)"])
+def test_a_loop_whose_first_condition_is_false(data):
+    """No round, whatever the body answers."""
+    graph = f"""g (float[N] x) => (float[] y, float[] ys) {{
+        m = Constant <value_int = 40> ()
+        far = Constant <value_int = 7> ()
+        no = Equal (m, far)
+        y, ys = Loop (m, no, x) <body = b (int64 i, bool c, float[] v)
+            => (bool go, float[] w, float[] z) {{
+                {data} go = Identity ({"d" if data else "c"}) w = Add (v, v) z = Neg (v) }}>
+    }}"""
+    x = np.ones(3, np.float32)
+    assert [str(t) for t in js.trace(model(graph)).outputs.values()] == [
+        "float32[N]",
+        "float32[0, N]",
+    ]
+    found = js.run(model(graph), {"x": x})
+    np.testing.assert_array_equal(found["y"], x)
+    assert found["ys"].shape == (0, 3)
+    assert [a.shape for a in jax.jit(js.to_jax(model(graph)))(x)] == [(3,), (0, 3)]
+
+
+def test_a_loop_of_its_trips_alone():
+    graph = """g (float[N] x) => (float[] y) {
+        m = Constant <value_int = 3> ()
+        y = Loop (m) <body = b (int64 i, bool c) => (bool go, float[] z)
+            { go = Identity (c) z = Neg (x) }>
+    }"""
+    assert str(js.trace(model(graph))["y"]) == "float32[3, N]"
