@@ -15,11 +15,11 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import get_opaque_trace_state
 
-from ._bounded_node import elementwise, leaves, lowered
+from ._bounded_node import current, elementwise, leaves, lowered
 from ._counts import Counted, Counts, SizeIsData
-from ._device import canonical
-from ._dim import Dim
+from ._dim import Dim, Undecided
 from ._error import UnknownValueError, UnsupportedError
 from ._facts import using
 from ._host import DimArray, host, is_host
@@ -30,7 +30,7 @@ from ._model import Graph, Model, Node
 from ._op import Op
 from ._padded import Padded
 from ._precision import placed
-from ._require import Requirement
+from ._relation import Relation, decided
 from ._tracer import TINY
 
 
@@ -44,15 +44,15 @@ class BoundedLowerer(Lowerer):
     def by_op(self, op: Op, node: Node, inputs: list[Any], scope: Scope) -> Sequence[Any]:
         counts = self.counts
         counts.results = tuple([scope.path + n for n in node.outputs if n])
-        inputs = [self._current(x) for x in inputs]
+        inputs = [current(counts, x) for x in inputs]
         inputs = [self._known(op, node, i, x, scope) for i, x in enumerate(inputs)]
         if not any(isinstance(x, (Counted, DimArray)) for x in leaves(inputs)):
             try:
                 return super().by_op(op, node, list(inputs), scope)
             except SizeIsData:
                 pass
-        if any(node.graphs):
-            return super().by_op(op, node, inputs, scope)
+        if any(True for _ in node.graphs):
+            return self._with_bodies(op, node, inputs, scope)
         over = copy.copy(op)
         over.function = functools.partial(self._evaluated, op)
         if op.host and all(x is None or is_host(x) for x in leaves(inputs)):
@@ -61,32 +61,44 @@ class BoundedLowerer(Lowerer):
         inputs = [x if op.is_static(i) else self._placed(x) for i, x in enumerate(inputs)]
         return super().by_op(over, node, inputs, scope)
 
+    def _with_bodies(self, op: Op, node: Node, inputs: list[Any], scope: Scope) -> Sequence[Any]:
+        """A node whose attributes are graphs: they meet counted sizes by themselves."""
+        inputs = [x if is_decided(x) else self._placed(x) for x in inputs]
+        try:
+            outputs = super().by_op(op, node, inputs, scope)
+        except (TypeError, AttributeError, ValueError, IndexError, Undecided) as e:
+            if any(isinstance(x, Counted) for x in leaves(inputs)):
+                raise UnsupportedError(f"takes sizes that are data ({e})") from e
+            raise
+        for x in leaves(list(outputs)):
+            sizes = x.dims if isinstance(x, Counted) else ()
+            if any(s.name not in self.counts.values for d in sizes for s in symbols_of(d)):
+                raise UnsupportedError("a size that comes up inside of it is data")
+        return outputs
+
+    def walk(self, nodes: Sequence[Node], scope: Scope, outputs: Sequence[str]) -> None:
+        """Nodes; those of a body that is traced by itself, so that no size may come up there."""
+        counts = self.counts
+        if counts.place == get_opaque_trace_state():
+            return super().walk(nodes, scope, outputs)
+        demands = len(counts.demands)
+        with counts.apart() as flags:
+            super().walk(nodes, scope, outputs)
+            if flags or len(counts.demands) > demands:
+                raise UnsupportedError("what a loop demands of sizes that are data goes unchecked")
+        return None
+
     def _evaluated(self, op: Op, *inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         on_host = all(x is None or is_host(x) for x in leaves(list(inputs)))
         if op.elementwise and not op.random and not on_host:
             return elementwise(self.counts, op.function, inputs, kwargs)
         return lowered(self.counts, op.function, inputs, kwargs)
 
-    def _current(self, x: Any) -> Any:
-        """A value in the simplest sizes known by now."""
-        if isinstance(x, list):
-            return [self._current(v) for v in x]
-        if not isinstance(x, Counted):
-            return x
-        dims = tuple([self.counts.simplify(d) for d in x.dims])
-        array = self.counts.conform(x.array, dims)
-        return Counted(array, dims) if any(isinstance(d, Dim) for d in dims) else array
-
     def _placed(self, x: Any) -> Any:
         """Formulas as numbers on the device."""
         if isinstance(x, list):
             return [self._placed(v) for v in x]
-        return self.on_device(x) if isinstance(x, DimArray) else x
-
-    def on_device(self, x: DimArray) -> Any:
-        dtype = canonical(x.dtype)
-        found = [jnp.asarray(self.counts.number(e)).astype(dtype) for e in x.elements.ravel()]
-        return jnp.reshape(jnp.stack(found), x.shape)
+        return self.counts.on_device(x) if isinstance(x, DimArray) else x
 
     def _known(self, op: Op, node: Node, i: int, x: Any, scope: Scope) -> Any:
         """An integer that decides a size as a count, where the caller bounds it."""
@@ -117,9 +129,9 @@ class BoundedLowerer(Lowerer):
             raise UnknownValueError(
                 f"bounded names {', '.join(missing)}, of which no size depends on data"
             )
-        flags = [*counts.flags, *[~self._holds(r) for r in counts.report()]]
+        flags = [*counts.flags, *counts.violated()]
         wrong = jnp.any(jnp.stack(flags)) if flags else None
-        return tuple([self._output(self._current(x), wrong) for x in found])
+        return tuple([self._output(current(counts, x), wrong) for x in found])
 
     def _output(self, x: Any, wrong: Any) -> Any:
         overflow = jnp.asarray(False) if wrong is None else wrong
@@ -130,7 +142,7 @@ class BoundedLowerer(Lowerer):
             sizes = tuple([self.counts.size(x.dims[i]) for i in axes])
             one = len(axes) == 1
             return Padded(x.array, sizes[0] if one else sizes, axes[0] if one else axes, overflow)
-        x = self.on_device(x) if isinstance(x, DimArray) else placed(x)
+        x = self.counts.on_device(x) if isinstance(x, DimArray) else placed(x)
         if wrong is None or x is None:
             return x
         if x.dtype == bool:  # which has no value that tells
@@ -138,21 +150,16 @@ class BoundedLowerer(Lowerer):
         tell = jnp.nan if jnp.issubdtype(x.dtype, jnp.inexact) else least(x.dtype)
         return jnp.where(wrong, jnp.full_like(x, tell), x)
 
-    def _holds(self, r: Requirement) -> Any:
-        """Whether a demand of the model holds; one made for counts of at least 1, also at 0."""
-        counts = self.counts
-        if r.kind == "or":
-            held = jnp.any(jnp.stack([self._holds(a) for a in r.alternatives]))
-        else:
-            left, right = counts.number(r.left), counts.number(r.right)
-            if r.kind == "%":
-                held = left % jnp.maximum(right, 1) == 0
-            else:
-                held = left == right if r.kind == "==" else left >= right
-        for s in r.symbols:
-            if s.name[0] == "s" and isinstance(s, Dim):
-                held = held | (counts.size(s) == 0)
-        return jnp.asarray(held)
+
+def is_decided(x: Any) -> bool:
+    """Whether a value is no formula, or a relation that is sure by now."""
+    if not isinstance(x, DimArray):
+        return True
+    return all(isinstance(e, Relation) and decided(e) is not None for e in x.elements.ravel())
+
+
+def symbols_of(d: Any) -> frozenset[Dim]:
+    return d.symbols if isinstance(d, Dim) else frozenset()
 
 
 def bounded_outputs(

@@ -22,6 +22,7 @@ from ._error import JaxshapeError, UnsupportedError
 from ._host import DimArray, is_host
 from ._masked import dims_of, evaluate
 from ._pattern import broadcast_shapes
+from ._simplify import simplified
 from ._symbol import renamed, to_export
 
 CASES = 3  # counts of one node that are taken apart into none and some
@@ -159,13 +160,30 @@ def lowered(
     except JaxshapeError:
         raise
     except Exception as e:
-        found = [c for c in _symbols(inputs) if counts.at_least(c, 1) is not True]
+        again = [current(counts, x) for x in inputs]  # what it demanded may make sizes equal
+        if _look(again) != _look(inputs):
+            return lowered(counts, function, again, kwargs)
+        found = [c for c in _symbols(inputs) if c.name[0] == "z"]  # to JAX it may be 0
         if not found or len(found) > CASES:
             raise _refused(e) from e
         return _by_cases(counts, function, inputs, kwargs, found)
     made = traced.evaluate(counts)
     pairs = zip(made, traced.dims, strict=True)
     return traced.filled([_made(counts, x, dims) for x, dims in pairs])
+
+
+def current(counts: Counts, x: Any) -> Any:
+    """A value in the simplest sizes known by now."""
+    if isinstance(x, list):
+        return [current(counts, v) for v in x]
+    if not isinstance(x, Counted):
+        return simplified(x, counts) if isinstance(x, DimArray) else x
+    dims = tuple([counts.simplify(d) for d in x.dims])
+    return _made(counts, counts.conform(x.array, dims), dims)
+
+
+def _look(inputs: Sequence[Any]) -> Any:
+    return [None if x is None else tuple(x.shape) for x in leaves(list(inputs))]
 
 
 def _symbols(inputs: Sequence[Any]) -> list[Dim]:
@@ -193,18 +211,24 @@ def _by_cases(
     found: Sequence[Dim],
 ) -> tuple[Any, ...]:
     """The results where each of some counts is 0 or is taken to be at least 1."""
-    some = {c: counts.positive(c) for c in found}
-    back = {s: c for c, s in some.items()}
+    stand_ins = {c: counts.positive(c) for c in found}
+    some = {c: formula for c, (formula, _, _) in stand_ins.items()}
+    back = {symbol: formula for _, symbol, formula in stand_ins.values()}
     choices = itertools.product((False, True), repeat=len(found))
     cases = [dict(zip(found, empty, strict=True)) for empty in choices]
     traced: list[Any] = []
+    wanted: list[dict[Any, None]] = []  # what each case demands, which holds in it alone
     for case in cases:
         names = {c: 0 if empty else some[c] for c, empty in case.items()}
+        before = counts.snapshot()
+        counts.demands = {}
         try:
             like = traced[0].results if traced and isinstance(traced[0], Traced) else ()
             traced.append(trace(function, inputs, kwargs, names, like))
         except Exception as e:
             traced.append(e)
+        wanted.append(counts.demands)
+        counts.restore(before)
     main = traced[0]
     if isinstance(main, Exception):
         raise main if isinstance(main, JaxshapeError) else _refused(main) from main
@@ -232,13 +256,15 @@ def _by_cases(
     ]
     dtypes = [v.aval.dtype for v in main.jaxpr.jaxpr.outvars]
 
-    def branch(t: Any) -> Callable[[], Any]:
+    def branch(t: Any, demands: dict[Any, None]) -> Callable[[], Any]:
         def run() -> Any:
             if isinstance(t, Exception):  # it cannot run, which is told
                 empty = [jnp.zeros(s, d) for s, d in zip(tops, dtypes, strict=True)]
                 return empty, [jnp.asarray(0)] * len(open_axes), jnp.asarray(True)
             with counts.apart() as flags:
+                counts.demands = demands
                 made = t.evaluate(counts)
+                flags += counts.violated()
                 made = [counts.conform(x, s) for x, s in zip(made, tops, strict=True)]
                 sizes = [jnp.asarray(counts.size(t.dims[k][a])) for k, a in open_axes]
                 flag = jnp.any(jnp.stack(flags)) if flags else jnp.asarray(False)
@@ -250,7 +276,9 @@ def _by_cases(
         jnp.where(counts.size(c) == 0, 1 << i, 0).astype(jnp.int32)
         for i, c in enumerate(reversed(found))
     )
-    made, sizes, flag = lax.switch(index, [branch(t) for t in traced])
+    made, sizes, flag = lax.switch(
+        index, [branch(t, d) for t, d in zip(traced, wanted, strict=True)]
+    )
     counts.flags.append(flag)
     for (k, axis), size in zip(open_axes, sizes, strict=True):
         dims[k][axis] = counts.mint(tops[k][axis], size)

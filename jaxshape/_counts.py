@@ -13,17 +13,20 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.core import ShapedArray
-from jax.extend.core import Primitive
+from jax.extend.core import Primitive, get_opaque_trace_state
 
 from . import _facts
 from ._device import canonical
 from ._dim import Dim, Undecided, interval, symbol
 from ._error import UnsupportedError
 from ._facts import Facts
+from ._host import DimArray
+from ._relation import Relation
 from ._symbol import _placeholder as placeholder
 from ._symbol import from_export, hostdims, to_export
 
@@ -32,10 +35,18 @@ class SizeIsData(UnsupportedError):
     """The size of a result depends on values that are not known while tracing."""
 
 
+@jax.tree_util.register_pytree_node_class
 class Counted:
     """An array of which some sizes are formulas in counts: at their bounds, zeros beyond them."""
 
     __slots__ = ("array", "dims")
+
+    def tree_flatten(self) -> tuple[tuple[Any], tuple[Any, ...]]:
+        return (self.array,), self.dims
+
+    @classmethod
+    def tree_unflatten(cls, dims: tuple[Any, ...], arrays: Sequence[Any]) -> Counted:
+        return cls(arrays[0], dims)
 
     def __init__(self, array: Any, dims: tuple[Any, ...]):
         self.array, self.dims = array, dims
@@ -58,7 +69,9 @@ class Counts(Facts):
         self.values: dict[str, Any] = {}  # by name of placeholder
         self.tops: dict[str, int] = {}
         self.flags: list[Any] = []  # traced: a count passed its bound
+        self.demands: dict[tuple[Any, ...], None] = {}
         self.tracing = False
+        self.place = get_opaque_trace_state()  # the trace in which values are found
         self._index = 0
         self._top_of: dict[Dim, int] = {}
         self._found: dict[Any, Any] = {}  # sizes and masks, traced
@@ -69,12 +82,15 @@ class Counts(Facts):
 
         Gives the flags raised in it.
         """
-        before = self.values, self.flags, self._found
+        before = self.values, self.flags, self._found, self.place
+        demands = self.snapshot()
         self.values, self.flags, self._found = dict(self.values), [], dict(self._found)
+        self.place = get_opaque_trace_state()
         try:
             yield self.flags
         finally:
-            self.values, self.flags, self._found = before
+            self.values, self.flags, self._found, self.place = before
+            self.restore(demands)
 
     # counts -------------------------------------------------------------------------------------
 
@@ -95,12 +111,15 @@ class Counts(Facts):
         if isinstance(most, int):
             self.values[count.name] = jnp.minimum(value, most)
 
-    def positive(self, count: Dim) -> Dim:
-        """A stand-in for a count that is taken to be at least 1."""
+    def positive(self, count: Dim) -> tuple[Any, Dim, Any]:
+        """A formula for a count that is taken to be at least 1, or what else is demanded of it; the
+        symbol in it, and that as a formula in the count.
+        """
+        low = max(self.bound(count)[0] or 0, 1)
         made = placeholder(int(count.name[1:]), 1)[0]
-        self.tops[made.name] = self.tops[count.name]
-        self.values[made.name] = self.values[count.name]
-        return made
+        self.tops[made.name] = max(self.tops[count.name] - (low - 1), 0)
+        self.values[made.name] = self.values[count.name] - (low - 1)
+        return made + (low - 1), made, count - (low - 1)
 
     def limit(self, most: int) -> int:
         """The bound of what is being computed: the caller's, where that is less."""
@@ -142,6 +161,81 @@ class Counts(Facts):
         if missing := [s.name for s in d.symbols if s.name not in self.values]:
             raise UnsupportedError(f"nothing tells how large {missing[0]} is")
         return d.evaluate(self.values, jnp.maximum, jnp.minimum)
+
+    # what the model demands of counts ------------------------------------------------------------
+
+    def same(self, a: Any, b: Any, why: str = "") -> Any:
+        if a is not b and self.equal(a, b) is None:
+            self.demands[("==", a, b)] = None
+        return super().same(a, b, why)
+
+    def least(self, d: Any, k: Any, why: str = "") -> None:
+        if self.at_least(d, k) is None:
+            self.demands[(">=", d, k)] = None
+        return super().least(d, k, why)
+
+    def divisible(self, d: Any, k: Any, why: str = "") -> None:
+        self.demands[("%", d, k)] = None
+        return super().divisible(d, k, why)
+
+    def broadcast(self, *dims: Any, why: str = "") -> Any:
+        """As ever; where either of two counts may be 1, the result is a count of its own."""
+        sizes = {d for d in dims if isinstance(d, Dim) or d != 1}
+        if len(sizes) > 1:
+            self.demands[("broadcast", *dims)] = None
+        try:
+            return super().broadcast(*dims, why=why)
+        except Undecided:
+            return self.mint(max(map(self.top, sizes)), self._broadcast(dims))
+
+    def _broadcast(self, dims: Iterable[Any]) -> Any:
+        result = jnp.asarray(1)
+        for d in dims:
+            result = jnp.where(result == 1, self.size(d), result)
+        return result
+
+    def snapshot(self) -> Any:
+        state = super().snapshot()
+        state.wanted = dict(self.demands)
+        return state
+
+    def restore(self, before: Any) -> None:
+        self.demands = dict(before.wanted)
+        super().restore(before)
+
+    def violated(self) -> list[Any]:
+        """For each demand on counts whether it does not hold, traced."""
+        return [~self._satisfied(*demand) for demand in self.demands]
+
+    def _satisfied(self, kind: str, *dims: Any) -> Any:
+        """Whether a demand holds."""
+        if kind == "broadcast":
+            result = self._broadcast(dims)
+            sizes = jnp.stack([jnp.asarray(self.size(d)) for d in dims])
+            return jnp.all((sizes == 1) | (sizes == result))
+        left, right = [jnp.asarray(self.number(d)) for d in dims]
+        if kind == "%":
+            return left % jnp.maximum(right, 1) == 0
+        return left == right if kind == "==" else left >= right
+
+    # values --------------------------------------------------------------------------------------
+
+    def truth(self, x: Any) -> Any:
+        """The value of a relation between formulas."""
+        if not isinstance(x, Relation):
+            return self.number(x)
+        if x.kind == "not":
+            return ~jnp.asarray(self.truth(x.left))
+        left, right = self.truth(x.left), self.truth(x.right)
+        if x.kind in ("and", "or"):
+            return left & right if x.kind == "and" else left | right
+        return left == right if x.kind == "==" else left >= right
+
+    def on_device(self, x: DimArray) -> Any:
+        """A host array of formulas as numbers on the device."""
+        dtype = canonical(x.dtype)
+        found = [jnp.asarray(self.truth(e)).astype(dtype) for e in x.elements.ravel()]
+        return jnp.reshape(jnp.stack(found), x.shape)
 
     # arrays -------------------------------------------------------------------------------------
 
@@ -189,16 +283,6 @@ class Counts(Facts):
 
     def count(self, stem: str, least: Any = 0, most: Any = None) -> Any:
         raise Undecided("a size that only the data tells")
-
-    def broadcast(self, *dims: Any, why: str = "") -> Any:
-        """As ever; where either of two counts may be 1, the result is a count of its own."""
-        try:
-            return super().broadcast(*dims, why=why)
-        except Undecided:
-            most, value = 1, jnp.asarray(1)
-            for d in dims:
-                most, value = max(most, self.top(d)), jnp.where(value == 1, self.size(d), value)
-            return self.mint(most, value)
 
     # what a lowering asks for under `make_jaxpr` ------------------------------------------------
 

@@ -13,9 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ._device import canonical
 from ._dim import Dim
 from ._masked import Equation, rule
 from ._masked_reduce import greatest, least
+from ._masked_shape import places, take
 from ._symbol import from_export
 
 Mode = lax.GatherScatterMode
@@ -51,9 +53,9 @@ def _gather(e: Equation, x: Any, indices: Any) -> Any:
     p = e.params
     numbers, mode = p["dimension_numbers"], Mode.from_any(p["mode"])
     windows = [from_export(s) for s in p["slice_sizes"]]
-    for axis, size in enumerate(windows):
-        if isinstance(size, Dim) and size is not e.ins[0][axis]:
-            e.refuse("takes windows of such a size")
+    own = e.ins[0]
+    if any(isinstance(s, Dim) and s is not n for n, s in zip(own, windows, strict=True)):
+        return _window(e, x, indices, windows)
     indices = _bounded_indices(e, indices, numbers.start_index_map, windows, mode == Mode.CLIP)
     sizes = e.counts.tops_of(windows)
     if any(n < s for n, s in zip(x.shape, sizes, strict=True)):  # an axis of bound 0
@@ -71,6 +73,32 @@ def _gather(e: Equation, x: Any, indices: Any) -> Any:
         mode=mode,
         fill_value=p["fill_value"],
     )
+
+
+def _window(e: Equation, x: Any, index: Any, windows: Sequence[Any]) -> Any:
+    """One window, whose size is a count: along each axis its entries are looked up."""
+    p, counts = e.params, e.counts
+    numbers, mode = p["dimension_numbers"], Mode.from_any(p["mode"])
+    if index.ndim > 1 or numbers.operand_batching_dims:
+        e.refuse("takes several windows of such a size")
+    inside: Any = True
+    for axis, (n, size) in enumerate(zip(e.ins[0], windows, strict=True)):
+        if axis not in numbers.start_index_map:
+            continue
+        start = index[numbers.start_index_map.index(axis)].astype(canonical("int64"))
+        last = counts.size(n) - counts.size(size)
+        inside = inside & (start >= 0) & (start <= last)
+        if mode == Mode.CLIP:
+            start = jnp.clip(start, 0, jnp.maximum(last, 0))
+        x = take(x, start + places(counts, size), axis)
+    found = jnp.squeeze(x, numbers.collapsed_slice_dims)
+    if mode != Mode.FILL_OR_DROP:
+        return found
+    fill = p["fill_value"]
+    if fill is None:
+        fill = jnp.nan if jnp.issubdtype(x.dtype, jnp.inexact) else least(x.dtype)
+        fill = greatest(x.dtype) if x.dtype.kind == "u" else fill
+    return jnp.where(inside, found, jnp.full_like(found, fill))
 
 
 _SCATTERS: dict[str, tuple[Any, Any]] = {

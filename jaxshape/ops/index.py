@@ -22,6 +22,7 @@ from .._symbol import hostdims, to_export
 from .._value import TensorType
 from ._agree import ranked
 from ._static import axis_of, replaced, size_of
+from .slicing import Window, cut
 
 
 def check_range(indices: Any, size: Any, axis: int) -> None:
@@ -237,7 +238,7 @@ def top_k(x, k: Static, /, *, axis=-1, largest=1, sorted=1):
         order = lax.top_k(_canonical(x if largest else ~x), size, axis=axis)[1]
     else:
         order = jnp.argsort(x, axis, stable=True, descending=bool(largest))
-        order = lax.slice_in_dim(order, 0, size, axis=axis)
+        order = cut(order, {axis: Window(0, shape[axis])})
     order = order.astype(canonical("int64"))
     return jnp.take_along_axis(x, order, axis), order
 

@@ -44,7 +44,9 @@ def _prod(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
 def _mean(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
     """Average the elements (integers toward zero)"""
     total, n = _sum(x, axes, keep), size_along(x, axes)
-    return truncate_divide(total, n) if is_integer(x.dtype) else total / n
+    if not is_integer(x.dtype):
+        return total / n
+    return truncate_divide(total, namespace(n).maximum(n, 1))  # of nothing 0: XLA would not do
 
 
 def _max(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
