@@ -51,6 +51,18 @@ def output_types(node: Node, opsets: Mapping[str, int], inputs: Sequence[Any]) -
     return tuple(output(i) for i in range(len(node.outputs))) if found.outputs else ()
 
 
+def gives_optional(node: Node, opsets: Mapping[str, int]) -> bool:
+    """Whether the standard has nothing but optionals for what a node gives."""
+    return _gives_optional(node.domain, node.op_type, opsets.get(node.domain, 1))
+
+
+@functools.cache
+def _gives_optional(domain: str, name: str, opset: int) -> bool:
+    found = schema(domain, name, opset)
+    kinds = [t for o in found.outputs for t in o.types] if found is not None else []
+    return bool(kinds) and all(t.startswith("optional(") for t in kinds)
+
+
 def _shapeless(t: Any) -> Any:
     if isinstance(t, TensorType):
         return TensorType(t.dtype, None)

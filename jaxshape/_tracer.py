@@ -379,7 +379,9 @@ class Tracer:
     def warn(self, key: Any, text: str) -> None:
         """Warn once per key; under `strict` raise instead."""
         if self.strict:
-            raise UnsupportedError(text)
+            error = UnsupportedError(text)
+            error.node = self.facts.node  # type: ignore[attr-defined]  # text names it already
+            raise error
         if key not in self._warned:
             self._warned.add(key)
             warnings.warn(text, JaxshapeWarning, stacklevel=2)

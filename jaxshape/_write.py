@@ -14,6 +14,7 @@ from ._dim import Dim
 from ._host import type_of
 from ._join import elem_join, elem_type
 from ._model import Graph, Model, Node, Stored, onnx_dtype, read
+from ._schema import gives_optional
 from ._value import MapType, OptionalType, SequenceType, TensorType
 from ._values import Values
 
@@ -71,7 +72,7 @@ class Writer:
 
     def __init__(self, model: Model, walks: Iterable[Values]):
         self._protos: dict[Any, onnx.TypeProto | None] = {}
-        self._functions = model.functions
+        self._functions, self._opsets = model.functions, model.opsets
         self._walks: dict[int, list[Values]] = {}
         for values in walks:
             self._walks.setdefault(id(values.graph), []).append(values)
@@ -93,11 +94,12 @@ class Writer:
         if walks:
             outputs = {o.name for o in proto.output}
             names = {name for node in graph.nodes for name in node.outputs} - outputs
-            self._info(proto.value_info, [n for n in walks[0] if n in names], walks)
+            optional = self._optionals(graph.nodes)
+            self._info(proto.value_info, [n for n in walks[0] if n in names], walks, optional)
             for output in proto.output:
                 made = self._proto(output.name, walks) if output.name in walks[0] else None
                 if made is not None:
-                    _replace(output.type, made)
+                    _replace(output.type, _wrapped(made) if output.name in optional else made)
         self._subgraphs(graph.nodes, proto.node)
 
     def function(self, proto: onnx.FunctionProto) -> None:
@@ -106,12 +108,26 @@ class Writer:
         function = self._functions[domain, proto.name, proto.overload]
         walks = self._walks.get(id(function))
         if walks:
-            self._info(proto.value_info, list(walks[0]), walks)
+            optional = self._optionals(function.nodes)
+            self._info(proto.value_info, list(walks[0]), walks, optional)
             self._subgraphs(function.nodes, proto.node)
 
-    def _info(self, infos: Any, names: Iterable[str], walks: Sequence[Mapping[str, Any]]) -> None:
+    def _optionals(self, nodes: Sequence[Node]) -> set[str]:
+        """The values that are optionals by the standard: one that is there is traced as what it
+        holds.
+        """
+        return {n for node in nodes if gives_optional(node, self._opsets) for n in node.outputs}
+
+    def _info(
+        self,
+        infos: Any,
+        names: Iterable[str],
+        walks: Sequence[Mapping[str, Any]],
+        optional: set[str],
+    ) -> None:
         """Give the named values their types; what else is declared stays."""
         made = {n: p for n in names if n and (p := self._proto(n, walks)) is not None}
+        made |= {n: _wrapped(made[n]) for n in optional & made.keys()}
         for info in infos:
             if info.name in made:
                 _replace(info.type, made.pop(info.name))
@@ -140,8 +156,19 @@ def _subgraphs(
                     yield graph, inside
 
 
+def _wrapped(made: onnx.TypeProto) -> onnx.TypeProto:
+    """The type of an optional that holds this."""
+    if made.HasField("optional_type"):
+        return made
+    optional = onnx.TypeProto()
+    optional.optional_type.elem_type.CopyFrom(made)
+    return optional
+
+
 def _replace(old: onnx.TypeProto, made: onnx.TypeProto) -> None:
-    """Put a type in the place of another, whose denotations are kept."""
+    """Put a type in the place of another, whose denotations are kept; an optional stays one."""
+    if old.HasField("optional_type"):
+        made = _wrapped(made)
     denotation = old.denotation
     dims = [d.denotation for d in old.tensor_type.shape.dim]
     old.CopyFrom(made)

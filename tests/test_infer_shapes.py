@@ -92,6 +92,9 @@ def test_other_kinds_of_values():
           n = SequenceLength(s) }""")
     assert infos(result.graph.output) == {"s": "seq(float32[N, 1])"}
     assert infos(result.graph.value_info)["e"] == "float32[N, 1]"
+    assert infos(result.graph.value_info)["o"] == "optional(float32[N, 1])"
+    result = inferred("g (float[N] x) => (optional(float[K]) o) { o = Optional(x) }")
+    assert infos(result.graph.output) == {"o": "optional(float32[N])"}
     made = model("g (float[N] x) => (map(int64, float[K]) m) { m = my.Odd(x) }")
     made.opset_import.append(helper.make_opsetid("my", 1))
     with pytest.warns(js.JaxshapeWarning):
@@ -285,3 +288,9 @@ def test_other_formats(tmp_path):
     assert infos(onnx.load(path).graph.value_info) == {"h": "float32[N]"}
     js.infer_shapes_path(path, tmp_path / "net.onnx")
     assert onnx.load(tmp_path / "net.onnx").graph.value_info == onnx.load(path).graph.value_info
+
+
+def test_strict_mode_names_an_unknown_operator_once():
+    with pytest.raises(js.UnsupportedError) as found:
+        inferred("g (float[N] x) => (float[N] y) { y = Odd(x) }", strict_mode=True)
+    assert str(found.value).count("Odd -> y") == 1
