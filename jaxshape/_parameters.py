@@ -23,7 +23,8 @@ LARGE = 1024  # elements: integer arrays above this are arguments of jit, not co
 
 Freeze: TypeAlias = str | Sequence[str] | Callable[[str], bool]
 
-_Sources: TypeAlias = frozenset[int]  # ids of the stored tensors that a value is computed from
+# what a value is computed from: ids of stored tensors, names of the model's inputs
+_Sources: TypeAlias = frozenset[int | str]
 _Known: TypeAlias = MutableMapping[str, _Sources]  # by name; values that depend on data are absent
 
 
@@ -114,21 +115,47 @@ def _constants(node: Node) -> list[Stored]:
 
 def used_statically(model: Model) -> set[int]:
     """The ids of stored tensors that decide what some node must know: shapes, axes, scales."""
-    found: set[int] = set()
+    found: set[int | str] = set()
     _enter(model.graph, {}, Scope(model, model.opsets), found)
-    return found
+    return {i for i in found if isinstance(i, int)}
 
 
-def _enter(graph: Graph, outer: Mapping[str, _Sources], scope: Scope, found: set[int]) -> _Known:
+def sizing_inputs(model: Model) -> frozenset[str]:
+    """The names of inputs that decide sizes: used statically themselves, or integers from which
+    such a value is computed by nothing but stored tensors and sizes.
+    """
+    inputs = {i.name: i for i in (*model.graph.inputs, *model.graph.optional_inputs)}
+    scope, found = Scope(model, model.opsets), set[int | str]()
+    known: _Known = {n: frozenset([id(s)]) for n, s in model.graph.initializers.items()}
+    known |= {n: frozenset([n]) for n in inputs}
+    _follow(model.graph.nodes, known, scope, found)
+    direct = {n for node in model.graph.nodes for n in _static_names(node, scope)}
+    return frozenset(
+        n
+        for n, i in inputs.items()
+        if n in found and (n in direct or i.type.dtype is not None and i.type.dtype.kind in "iu")
+    )
+
+
+def _static_names(node: Node, scope: Scope) -> list[str]:
+    """The inputs of a node that must be known beforehand, under jit too."""
+    op = lowering(node, scope)
+    if not isinstance(op, Op) or op.traced:
+        return []
+    return [n for i, n in enumerate(node.inputs) if op.is_static(i)]
+
+
+def _enter(
+    graph: Graph, outer: Mapping[str, _Sources], scope: Scope, found: set[int | str]
+) -> None:
     """Follow a graph's values; those of the graph around it stay visible, its inputs do not."""
-    own = {name: frozenset([id(stored)]) for name, stored in graph.initializers.items()}
+    own: _Known = {name: frozenset([id(s)]) for name, s in graph.initializers.items()}
     inputs = {i.name for i in (*graph.inputs, *graph.optional_inputs)} - own.keys()
     known: _Known = ChainMap(own, {n: s for n, s in outer.items() if n not in inputs})
     _follow(graph.nodes, known, scope, found)
-    return known
 
 
-def _follow(nodes: Sequence[Node], known: _Known, scope: Scope, found: set[int]) -> None:
+def _follow(nodes: Sequence[Node], known: _Known, scope: Scope, found: set[int | str]) -> None:
     for node in nodes:
         names = [n for n in (*node.inputs, *node.captures) if n]
         sources = frozenset().union(*(known.get(n, ()) for n in names), map(id, _constants(node)))
@@ -142,7 +169,8 @@ def _follow(nodes: Sequence[Node], known: _Known, scope: Scope, found: set[int])
         if isinstance(op, Op):
             for i, name in enumerate(node.inputs):
                 if op.is_static(i):
-                    found.update(known.get(name, ()))
+                    deciding = known.get(name, ())  # control flow takes data
+                    found.update(s for s in deciding if not (op.traced and isinstance(s, str)))
             if op.sizes:
                 sure, sources = True, frozenset()
             sure = sure and not op.random
@@ -150,7 +178,9 @@ def _follow(nodes: Sequence[Node], known: _Known, scope: Scope, found: set[int])
             known.update({n: sources for n in node.outputs if n})
 
 
-def _call(function: Function, node: Node, known: _Known, scope: Scope, found: set[int]) -> None:
+def _call(
+    function: Function, node: Node, known: _Known, scope: Scope, found: set[int | str]
+) -> None:
     inner = Scope(scope.model, scope.opsets | function.opsets)
     inner.depth = scope.depth + 1
     if inner.depth > DEPTH:

@@ -92,6 +92,34 @@ def test_shapes_used_statically_are_no_parameters():
     assert jax.jit(lambda x: f(x))(np.ones((1, 4, 4), np.float32)).shape == (1, 1, 8, 8)
 
 
+SIZED = {  # what decides the size of y, from an input n
+    "itself": "y = Slice (x, zero, n)",
+    "computed": "m = Mul (n, one) k = Add (m, zero) y = Slice (x, zero, k)",
+    "of the result": "s = ReduceSum <keepdims = 1> (x) y = Expand (s, n)",
+}
+
+
+@pytest.mark.parametrize("body", SIZED.values(), ids=SIZED)
+def test_known_inputs_may_decide_sizes(body):
+    """As NumPy arrays, anywhere; as data of JAX they are refused."""
+    f = js.to_jax(
+        model(f"""g (float[N] x, int64[1] n) => (float[M] y)
+    <int64[1] zero = {{0}}, int64[1] one = {{1}}> {{ {body} }}""")
+    )
+    x = np.arange(1, 13, dtype=np.float32)
+    for size in (*range(1, 11), 1):
+        n = np.array([size])
+        want = js.run(f.model, {"x": x, "n": n})["y"]
+        assert want.shape == (size,)
+        np.testing.assert_array_equal(f(x, n), want)
+    np.testing.assert_array_equal(jax.jit(lambda x: f(x, n))(x), want)
+    assert jax.grad(lambda x: f(x, n).sum())(jnp.asarray(x))[0] == 1
+    assert jax.vmap(lambda x: f(x, n))(np.stack([x, x])).shape == (2, 1)
+    for call in (f, jax.jit(f)):
+        with pytest.raises(js.UnsupportedError, match="must be known beforehand"):
+            call(x, jnp.array([2]))
+
+
 LOOP = """g (float[N] x, int64 n) => (float[N] y) {
     yes = Constant <value = bool {1}> ()
     y = Loop (TRIPS, yes, x) <body = b (int64 i, bool c, float[N] v) => (bool d, float[N] w) {
