@@ -41,7 +41,7 @@ def test_notebook_runs_and_prints_what_is_stored(path):
 
 
 def test_the_notebooks_are_there():
-    assert [p.stem for p in NOTEBOOKS] == ["add_an_op", "tour"]
+    assert [p.stem for p in NOTEBOOKS] == ["add_an_op", "convert", "tour"]
 
 
 if __name__ == "__main__":
