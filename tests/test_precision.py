@@ -200,6 +200,23 @@ def test_sizes_that_depend_on_data():
     np.testing.assert_allclose(np.asarray(y.array, np.float32)[:2], [1 / 3, 1], rtol=0.01)
 
 
+@pytest.mark.parametrize("name", ["bfloat16", "float64"])
+def test_graphs_inside_of_an_operator_see_it(name):
+    proto = model("""<ir_version: 10, opset_import: ["": 24, "ai.onnx.preview": 1]>
+    g (float[1, 2, 3, 4] q, float[1, 2, 3, 4] k, float[1, 2, 3, 4] v) => (float[1, 2, 3, 4] y) {
+        tenth = Constant <value = float {0.1}> ()
+        y = ai.onnx.preview.FlexAttention <
+            score_mod = a (float[1, 2, 3, 3] s) => (float[1, 2, 3, 3] t) { t = Sub (s, tenth) },
+            prob_mod = b (float[1, 2, 3, 3] p) => (float[1, 2, 3, 3] r) { r = Mul (p, p) }
+        > (q, k, v)
+    }""")
+    x = np.random.default_rng(0).normal(size=(3, 1, 2, 3, 4)).astype(np.float32)
+    with jax.enable_x64(name == "float64"):
+        y = jax.jit(js.to_jax(proto, dtype=name))(*x)
+    assert y.dtype.name == name
+    np.testing.assert_allclose(np.asarray(y, np.float64), js.run(proto, [*x])["y"], atol=0.02)
+
+
 def test_master_weights_keep_their_precision():
     """Parameters in float32 are rounded on the way in; their gradients are float32."""
     proto, x = block()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._device import canonical, to_device
+from .._device import canonical
 from .._error import ShapeError
 from .._facts import same
 from .._host import namespace
 from .._op import op
+from .._precision import placed, rounded
 from .._symbol import hostdims
 from .._value import TensorType
 from ._agree import ranked, wide, written
@@ -59,9 +60,10 @@ def flex_attention(
     """Mix v (N, Hkv, K, F) by softmax of q (N, H, S, E) times k (N, Hkv, K, E) -> (N, H, S, F)."""
     sizes = _sizes(*(hostdims(x.shape) for x in (q, k, v)))
     dtype = _precision(softmax_precision, q.dtype)
-    place = (lambda x: x) if namespace(q, k, v) is np else to_device
-    s = place(_modified(score_mod, scores(q, k, scale, sizes).astype(dtype), "score_mod"))
-    p = place(_modified(prob_mod, softmax(s, dtype), "prob_mod"))
+    place = (lambda x: x) if namespace(q, k, v) is np else placed
+    s = rounded(scores(q, k, scale, sizes).astype(dtype))  # as the graphs have all floats
+    s = place(_modified(score_mod, s, "score_mod"))
+    p = place(_modified(prob_mod, rounded(softmax(s, dtype)), "prob_mod"))
     return weighted(p, v.astype(p.dtype), sizes).astype(v.dtype)
 
 
