@@ -204,7 +204,11 @@ def symbols_for(names: Sequence[str], requirements: Sequence[Requirement]) -> di
     constraints: dict[str, str] = {}
     for r in requirements:
         if r.kind == "or":
-            refuse([r])
+            wanted = f" (wanted by {r.node})" if r.node else ""
+            raise UnsupportedError(
+                f"of these sizes one of several must hold: {r}{wanted}. Say which, as in "
+                f"requirements=[{str(r.alternatives[0])!r}], or in the shapes that are given"
+            )
         difference: Any = r.left % r.right if r.kind == "%" else r.left - r.right
         if type(difference) is not Dim:
             continue

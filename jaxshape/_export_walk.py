@@ -56,7 +56,7 @@ class ExportLowerer(Lowerer):
         if any(isinstance(x, DimArray) for x in inputs):
             with contextlib.suppress(Undecided, TypeError, ValueError):
                 # shape arithmetic; what is no formula in sizes is computed on the device
-                return super().by_op(op, node, list(inputs), scope)
+                return [agreed(v) for v in super().by_op(op, node, list(inputs), scope)]
             inputs = [x if op.is_static(i) else placed(x) for i, x in enumerate(inputs)]
         return [agreed(v) for v in super().by_op(op, node, inputs, scope)]
 
