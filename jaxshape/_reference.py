@@ -18,7 +18,7 @@ import onnx.external_data_helper
 from ._error import ExecutionError, JaxshapeError, UnsupportedError
 from ._model import Model, Node, Stored, onnx_dtype
 from ._plan import names_used
-from ._value import STRING
+from ._value import STRING, as_dtype
 
 LARGEST = 2**31 - 1  # bytes of a protobuf
 ATTEMPTS = 40  # halvings, each a session of its own
@@ -119,17 +119,81 @@ def _by_onnxruntime(
         raise UnsupportedError(
             "onnxruntime is not installed: pip install 'jaxshape[validate]', or reference='onnx'"
         ) from e
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(
-        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+
+    def session(proto: onnx.ModelProto) -> Any:
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.log_severity_level = 4
+        return onnxruntime.InferenceSession(
+            proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+
+    arrays = {n: np.asarray(v) if hasattr(v, "shape") else v for n, v in feed.items()}
+    given = {n: v.dtype for n, v in arrays.items() if hasattr(v, "dtype") and _lacking(v.dtype)}
+    made = session(proto)
+    asked = {o.name: as_dtype(t) for o in made.get_outputs() if _lacking(t := o.type[7:-1])}
+    if not given and not asked:
+        return made.run(list(names), arrays)
+    proto = _widened(proto, given, asked)
+    fed = {_wide(n) if n in given else n: _to(v, given, n) for n, v in arrays.items()}
+    found = session(proto).run([_wide(n) if n in asked else n for n in names], fed)
+    return [v.astype(asked[n]) if n in asked else v for n, v in zip(names, found, strict=True)]
+
+
+# Arrays of what NumPy lacks (bfloat16, 8- and 4-bit types) do not pass onnxruntime's own door: they
+# go in and out as types that hold them exactly, with a Cast on the other side.
+
+
+def _lacking(dtype: Any) -> bool:
+    """Whether a dtype, or one by ONNX's name, is none of NumPy's own."""
+    try:
+        return as_dtype(dtype).type.__module__ == "ml_dtypes"
+    except TypeError:  # no tensor
+        return False
+
+
+def _holding(dtype: np.dtype) -> np.dtype:
+    return np.dtype(
+        "int8"
+        if "int" in dtype.name and dtype.name[0] == "i"
+        else "uint8"
+        if "int" in dtype.name
+        else "float32"
     )
-    return session.run(list(names), {n: _fed(v) for n, v in feed.items()})
 
 
-def _fed(value: Any) -> Any:
-    return np.asarray(value) if hasattr(value, "shape") else value
+def _to(value: Any, given: Mapping[str, np.dtype], name: str) -> Any:
+    return value.astype(_holding(given[name])) if name in given else value
+
+
+def _wide(name: str) -> str:
+    return f"{name}__as_numpy_has_it"
+
+
+def _widened(
+    proto: onnx.ModelProto, given: Mapping[str, np.dtype], asked: Mapping[str, np.dtype]
+) -> onnx.ModelProto:
+    """The model with these inputs and outputs in NumPy's types, cast inside."""
+    made = onnx.ModelProto()
+    made.CopyFrom(proto)
+    graph, casts = made.graph, []
+    for info in graph.input:
+        if info.name in given:
+            dtype = given[info.name]
+            casts.append(
+                onnx.helper.make_node("Cast", [_wide(info.name)], [info.name], to=onnx_dtype(dtype))
+            )
+            info.name = _wide(info.name)
+            info.type.tensor_type.elem_type = onnx_dtype(_holding(dtype))
+    nodes = [*casts, *graph.node]
+    for info in graph.output:
+        if info.name in asked:
+            code = onnx_dtype(_holding(asked[info.name]))
+            nodes.append(onnx.helper.make_node("Cast", [info.name], [_wide(info.name)], to=code))
+            info.CopyFrom(onnx.ValueInfoProto(name=_wide(info.name)))
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return made
 
 
 def _by_onnx(

@@ -197,6 +197,25 @@ def test_values_that_the_reference_cannot_give_are_counted(monkeypatch):
     assert "or squash does, which is not compared" in report.culprit.problem
 
 
+@pytest.mark.parametrize("reference", ["onnxruntime", "onnx"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(float[N] x) => (bfloat16[N] y) { h = Cast <to = 16> (x) y = Identity (h) }",
+        "(bfloat16[N] x) => (float[N] y) { y = Cast <to = 1> (x) }",
+        "(float[N] x) => (float8e4m3fn[N] h, float[N] y) { h = Cast <to = 17> (x)"
+        " y = Cast <to = 1> (h) }",
+        "(float[N] x) => (float[N] y) { s = Constant <value_float = 0.1> ()"
+        " h = QuantizeLinear <output_dtype = 22> (x, s) y = DequantizeLinear (h, s) }",
+        "(seq(float[N]) x) => (seq(float[N]) y) { y = SequenceErase (x) }",
+    ],
+)
+def test_types_that_numpy_lacks(text, reference):
+    text = f'<ir_version: 11, opset_import: ["": 22]> g {text}'
+    report = js.validate(model(text), reference=reference, bisect=True, bindings=1)
+    assert report.ok and not report.skipped and all(c.agrees for c in report.checks), report
+
+
 def test_an_operator_that_the_reference_lacks():
     @js.op("Twice", domain="test.validate", elementwise=True)
     def twice(x, /):
