@@ -166,6 +166,12 @@ def bounded_outputs(
     model: Model, inputs: Mapping[str, Any], parameters: dict[int, Any], bounds: Mapping[str, int]
 ) -> tuple[Any, ...]:
     """The outputs of a model on the caller's arrays; of sizes that are data at their bounds."""
+    for name, x in inputs.items():
+        sizes = getattr(x, "shape", ())
+        if not all(isinstance(d, int) for d in sizes):
+            raise UnsupportedError(
+                f"bounds are numbers, so the sizes of {name!r} {tuple(map(str, sizes))} must be"
+            )
     counts = Counts(bounds)
     walker = BoundedLowerer(parameters, counts)
     with using(counts):
@@ -199,5 +205,6 @@ def _names(graph: Graph, path: str) -> Iterator[str]:
         yield path + i.name
     for node in graph.nodes:
         yield from [path + n for n in node.outputs if n]
-        for sub in node.graphs:
-            yield from _names(sub, f"{path}{node.label}/")
+        for name, sub in node.attrs.items():
+            if isinstance(sub, Graph):
+                yield from _names(sub, f"{path}{node.label}/{name}/")

@@ -200,14 +200,15 @@ class JaxModel:
             narrowed to 32 bits; the default is the caller's setting.
 
         Returns:
-          A `jax.export.Exported`: `.call(x)`, `.serialize()`, `.mlir_module()`.
+          A `jax.export.Exported`: `.call(x)`, `.mlir_module()`, and `.serialize()`, which like
+          `jax.export.deserialize` wants flatbuffers (`pip install 'jaxshape[export]'`).
 
         Raises:
           UnsupportedError: a size that depends on data, or what JAX cannot express with symbolic
             sizes; names the node and what to do.
           ShapeError: the sizes contradict the model.
           UnknownValueError: no input has that name.
-          ValueError: a requirement that cannot be parsed.
+          ValueError: a requirement that cannot be parsed, a platform that JAX does not have.
 
         Example:
           >>> import jax, numpy as np, onnx.parser, jaxshape as js
@@ -312,6 +313,11 @@ def to_jax(
              [1.]], dtype=float32)}
       >>> js.to_jax(m, dtype="bfloat16")(x)
       Array([[20.125]], dtype=bfloat16)
+      >>> m = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 20]>
+      ... g (float[N] x) => (int64[1, c] y) { y = NonZero (x) }''')
+      >>> y = jax.jit(js.to_jax(m, bounded=True))(np.array([0, 5, 0, 7], np.float32))
+      >>> print(y.array, y.count, y.axis, y.exact())
+      [[1 3 0 0]] 2 1 [[1 3]]
     """
     precision = None if dtype is None else float_type(dtype)
     part = sliced(load(model), inputs, outputs)

@@ -372,3 +372,20 @@ def test_parameters_under_grad_and_other_precision():
     y = js.to_jax(m, bounded=True, dtype="bfloat16")(x)
     assert y.array.dtype == jnp.bfloat16
     np.testing.assert_allclose(y.exact().astype(np.float32)[:, 0], [2.89, 1.44], rtol=1e-2)
+
+
+def test_bounds_need_sizes():
+    f = js.to_jax(graph("y = Neg (s)"), bounded=True)
+    with pytest.raises(js.UnsupportedError, match="bounds are numbers"):
+        f.export()
+    called = f.export({"x": (5,)})
+    np.testing.assert_array_equal(called.call(VECTORS[2]).exact(), [-1, -2])
+
+
+def test_bounds_inside_of_branches():
+    m = graph("""r = ReduceSum <keepdims = 0> (x) c = Greater (r, f2) [pick] y = If (c) <
+        then_branch = t () => (float[p] a) { k = Greater (x, f2) a = Compress (x, k) },
+        else_branch = e () => (float[r] b) { b = Neg (s) }>""")
+    f = jax.jit(js.to_jax(m, bounded={"pick/then_branch/a": 2, "s": 2}))
+    assert f(VECTORS[1]).array.shape == (2,)
+    assert not f(VECTORS[1]).overflow and f(VECTORS[3]).overflow
