@@ -4,7 +4,7 @@ JAX takes a symbol as any size >= 1 and cannot use `h % 8 == 0`. So the sizes of
 solved first: what the trace knows of them is written in symbols that are free, `h = 8*h_8`, and
 what remains becomes constraints of JAX's scope, which every call checks.
 
-The result needs neither jaxshape nor the ONNX file:
+The result needs neither jaxshape nor the ONNX file, just JAX and flatbuffers:
 
     exported = f.export({"x": ("batch", 3, "h", "w")}, platforms=("cpu", "cuda"))
     pathlib.Path("model.bin").write_bytes(exported.serialize())

@@ -350,9 +350,13 @@ def export(
         raise
     except ValueError as e:
         raise typer.BadParameter(str(e)) from e
+    try:
+        content = bytes(made.serialize())
+    except ImportError as e:
+        raise js.JaxshapeError(f"{e}: pip install 'jaxshape[export]'") from e
     if mlir_file:
         write(mlir_file, made.mlir_module().encode())
-    write(output, bytes(made.serialize()))
+    write(output, content)
     if str(output) != "-" and str(mlir_file) != "-":
         text = [
             ", ".join(a.str_short() for a in avals) for avals in (made.in_avals, made.out_avals)

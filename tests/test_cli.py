@@ -186,6 +186,18 @@ def test_export_writes_what_jax_can_call(cli, net, tmp_path):
     np.testing.assert_array_equal(total, np.maximum(w, 0).sum(0))
 
 
+def test_export_says_what_to_install(cli, net, tmp_path, monkeypatch):
+    from jax import export
+
+    def serialize(self):
+        raise ImportError("no flatbuffers")
+
+    monkeypatch.setattr(export.Exported, "serialize", serialize)
+    code, told, err = cli("export", net, tmp_path / "net.bin", "--mlir", tmp_path / "net.mlir")
+    assert (code, told) == (1, "") and err.endswith("pip install 'jaxshape[export]'\n")
+    assert [p.name for p in tmp_path.iterdir()] == ["net.onnx"]
+
+
 def test_ops_lists_and_describes(cli):
     code, out, err = cli("ops")
     assert (code, err) == (0, "")
