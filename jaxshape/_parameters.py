@@ -8,8 +8,7 @@ it is computed from stored tensors and sizes alone; with data in it, it could no
 from __future__ import annotations
 
 import fnmatch
-from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import TypeAlias
 
 from ._error import UnknownValueError
@@ -23,9 +22,19 @@ LARGE = 1024  # elements: integer arrays above this are arguments of jit, not co
 
 Freeze: TypeAlias = str | Sequence[str] | Callable[[str], bool]
 
-# what a value is computed from: ids of stored tensors, names of the model's inputs
-_Sources: TypeAlias = frozenset[int | str]
-_Known: TypeAlias = MutableMapping[str, _Sources]  # by name; values that depend on data are absent
+
+class _Value:
+    """A value that can be known beforehand: a stored tensor by its id, an input of the model by its
+    name, or what is computed from such values.
+    """
+
+    __slots__ = ("parents", "source")
+
+    def __init__(self, parents: Iterable[_Value] = (), source: int | str | None = None):
+        self.parents, self.source = tuple(parents), source
+
+
+_Known: TypeAlias = MutableMapping[str, _Value]  # by name; values that depend on data are absent
 
 
 def sorted_out(model: Model, freeze: Freeze) -> tuple[dict[str, Stored], dict[str, Stored]]:
@@ -115,9 +124,9 @@ def _constants(node: Node) -> list[Stored]:
 
 def used_statically(model: Model) -> set[int]:
     """The ids of stored tensors that decide what some node must know: shapes, axes, scales."""
-    found: set[int | str] = set()
-    _enter(model.graph, {}, Scope(model, model.opsets), found)
-    return {i for i in found if isinstance(i, int)}
+    scope, found = Scope(model, model.opsets), _Found()
+    _enter(model.graph, {}, scope, found)
+    return {i for i in _sources([*found.under_jit, *found.by_data]) if isinstance(i, int)}
 
 
 def sizing_inputs(model: Model) -> frozenset[str]:
@@ -125,62 +134,69 @@ def sizing_inputs(model: Model) -> frozenset[str]:
     such a value is computed by nothing but stored tensors and sizes.
     """
     inputs = {i.name: i for i in (*model.graph.inputs, *model.graph.optional_inputs)}
-    scope, found = Scope(model, model.opsets), set[int | str]()
-    known: _Known = {n: frozenset([id(s)]) for n, s in model.graph.initializers.items()}
-    known |= {n: frozenset([n]) for n in inputs}
+    scope, found = Scope(model, model.opsets), _Found()
+    known: _Known = {n: _Value() for n in model.graph.initializers}
+    known |= {n: _Value(source=n) for n in inputs}
     _follow(model.graph.nodes, known, scope, found)
-    direct = {n for node in model.graph.nodes for n in _static_names(node, scope)}
-    return frozenset(
+    direct = {v.source for v in found.under_jit}
+    decide = direct | {
         n
-        for n, i in inputs.items()
-        if n in found and (n in direct or i.type.dtype is not None and i.type.dtype.kind in "iu")
-    )
+        for n in _sources(found.under_jit)
+        if n in inputs and (t := inputs[str(n)].type.dtype) is not None and t.kind in "iu"
+    }
+    return frozenset(inputs.keys() & decide)
 
 
-def _static_names(node: Node, scope: Scope) -> list[str]:
-    """The inputs of a node that must be known beforehand, under jit too."""
-    op = lowering(node, scope)
-    if not isinstance(op, Op) or op.traced:
-        return []
-    return [n for i, n in enumerate(node.inputs) if op.is_static(i)]
+class _Found:
+    """Values that some node must know: under jit too, or where they are not data (control flow)."""
+
+    def __init__(self) -> None:
+        self.under_jit: list[_Value] = []
+        self.by_data: list[_Value] = []
 
 
-def _enter(
-    graph: Graph, outer: Mapping[str, _Sources], scope: Scope, found: set[int | str]
-) -> None:
+def _sources(values: Iterable[_Value]) -> set[int | str]:
+    """What these values are computed from in the end."""
+    seen: set[_Value] = set()
+    todo = list(values)
+    while todo:
+        value = todo.pop()
+        if value not in seen:
+            seen.add(value)
+            todo += value.parents
+    return {v.source for v in seen if v.source is not None}
+
+
+def _enter(graph: Graph, outer: Mapping[str, _Value], scope: Scope, found: _Found) -> None:
     """Follow a graph's values; those of the graph around it stay visible, its inputs do not."""
-    own: _Known = {name: frozenset([id(s)]) for name, s in graph.initializers.items()}
+    own: _Known = {name: _Value(source=id(s)) for name, s in graph.initializers.items()}
     inputs = {i.name for i in (*graph.inputs, *graph.optional_inputs)} - own.keys()
-    known: _Known = ChainMap(own, {n: s for n, s in outer.items() if n not in inputs})
-    _follow(graph.nodes, known, scope, found)
+    visible = {n: outer[n] for n in graph.captures if n in outer and n not in inputs}
+    _follow(graph.nodes, {**visible, **own}, scope, found)
 
 
-def _follow(nodes: Sequence[Node], known: _Known, scope: Scope, found: set[int | str]) -> None:
+def _follow(nodes: Sequence[Node], known: _Known, scope: Scope, found: _Found) -> None:
     for node in nodes:
         names = [n for n in (*node.inputs, *node.captures) if n]
-        sources = frozenset().union(*(known.get(n, ()) for n in names), map(id, _constants(node)))
-        sure = all(n in known for n in names)
         op = lowering(node, scope)
         for sub in node.graphs:
             _enter(sub, known, scope, found)
         if isinstance(op, Function):
             _call(op, node, known, scope, found)
             continue
+        sure = all(n in known for n in names)
         if isinstance(op, Op):
-            for i, name in enumerate(node.inputs):
-                if op.is_static(i):
-                    deciding = known.get(name, ())  # control flow takes data
-                    found.update(s for s in deciding if not (op.traced and isinstance(s, str)))
-            if op.sizes:
-                sure, sources = True, frozenset()
-            sure = sure and not op.random
+            used = [n for i, n in enumerate(node.inputs) if n in known and op.is_static(i)]
+            (found.by_data if op.traced else found.under_jit).extend(known[n] for n in used)
+            sure = op.sizes or sure and not op.random
         if sure:
-            known.update({n: sources for n in node.outputs if n})
+            names = [] if isinstance(op, Op) and op.sizes else names
+            stored = [_Value(source=id(c)) for c in _constants(node)]
+            value = _Value([*(known[n] for n in names), *stored])
+            known.update({n: value for n in node.outputs if n})
 
 
-def _call(
-    function: Function, node: Node, known: _Known, scope: Scope, found: set[int | str]
-) -> None:
+def _call(function: Function, node: Node, known: _Known, scope: Scope, found: _Found) -> None:
     inner = Scope(scope.model, scope.opsets | function.opsets)
     inner.depth = scope.depth + 1
     if inner.depth > DEPTH:
