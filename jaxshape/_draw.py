@@ -34,7 +34,7 @@ def draw_sizes(trace: Trace, n: int, rng: np.random.Generator) -> list[dict[str,
     Raises:
       ShapeError: none was found; give `inputs` then.
     """
-    names = trace.symbols
+    names = _names(trace)
     if not names:
         return [{}]
     found: list[dict[str, int]] = []
@@ -50,6 +50,14 @@ def draw_sizes(trace: Trace, n: int, rng: np.random.Generator) -> list[dict[str,
         listed = "; ".join(map(str, trace.requirements))
         raise ShapeError(f"found no sizes that meet the requirements ({listed}): give inputs")
     return found
+
+
+def _names(trace: Trace) -> list[str]:
+    """The sizes that are to be chosen: not those without a name that turned out to be another."""
+    shapes = [getattr(t, "shape", None) or () for t in trace.inputs.values()]
+    dims = [d for shape in shapes for d in shape if isinstance(d, Dim)]
+    used = {s.name for x in (*dims, *trace.requirements) for s in x.symbols}
+    return [n for n in trace.symbols if n in used]
 
 
 def _starts(names: list[str], rng: np.random.Generator) -> Iterator[dict[str, int]]:
