@@ -353,7 +353,7 @@ def test_lengths_and_masks_are_sensible():
 def test_sizes_that_must_be_equal_are(a, b, names):
     text = f"g (float[{a}, 4] x, float[{b}, 4] z) => (y) {{ y = Concat <axis=1> (x, z) }}"
     for sizes in draw_sizes(js.trace(model(text)), 3, np.random.default_rng(0)):
-        assert list(sizes) == list(names) and len(set(sizes.values())) == 1
+        assert set(sizes) == set(names) and len(set(sizes.values())) == 1
 
 
 def test_sizes_differ_and_grow_only_where_asked():
