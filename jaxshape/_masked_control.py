@@ -14,7 +14,7 @@ from jax import lax
 
 from ._counts import find
 from ._dim import Dim
-from ._masked import Equation, inside, rule
+from ._masked import Equation, dims_of, inside, rule
 from ._symbol import from_export
 
 
@@ -59,14 +59,19 @@ def _while(e: Equation, *args: Any) -> Any:
 @rule("scan")
 def _scan(e: Equation, *args: Any) -> Any:
     """Rounds beyond a count leave what is carried as it is."""
-    p = e.params
-    n, m = p["num_consts"], p["num_consts"] + p["num_carry"]
+    p, body = e.params, e.params["jaxpr"].jaxpr
+    # which operands are rows and which results are stacked, by ranks: JAX's versions say it
+    # under different names
+    stacked = sum(len(a) > len(dims_of(b)) for a, b in zip(e.ins, body.invars, strict=True))
+    carried = sum(len(a) == len(dims_of(b)) for a, b in zip(e.outs, body.outvars, strict=True))
+    m = len(args) - stacked
+    n = m - carried
     length = from_export(p["length"])
     rounds, reverse = e.counts.top(length), p["reverse"]
     consts, carry, rows = args[:n], list(args[n:m]), list(args[m:])
     size = e.counts.size(length)
 
-    def body(carry: Any, row: Any) -> Any:
+    def step(carry: Any, row: Any) -> Any:
         i, *row = row
         found = _alone(e, lambda: inside(p["jaxpr"], [*consts, *carry, *row], e.counts))
         after, out = found[: len(carry)], found[len(carry) :]
@@ -75,5 +80,5 @@ def _scan(e: Equation, *args: Any) -> Any:
         return after, out
 
     numbers = jnp.arange(rounds)
-    carry, out = lax.scan(body, carry, [numbers, *rows], rounds, reverse, p["unroll"])
+    carry, out = lax.scan(step, carry, [numbers, *rows], rounds, reverse, p["unroll"])
     return [*carry, *out]

@@ -389,3 +389,26 @@ def test_bounds_inside_of_branches():
     f = jax.jit(js.to_jax(m, bounded={"pick/then_branch/a": 2, "s": 2}))
     assert f(VECTORS[1]).array.shape == (2,)
     assert not f(VECTORS[1]).overflow and f(VECTORS[3]).overflow
+
+
+def test_boxes_that_were_chosen_before():
+    m = model("""g (float[n, 4] b, float[n] s) => (int64[c, 3] y) {
+        low = Constant <value = float {0.2}> ()
+        v0 = Constant <value = int64[1] {0}> ()
+        both = Constant <value = int64[2] {0, 1}> ()
+        m = Greater (s, low)
+        some = Compress <axis = 0> (b, m)
+        scored = Compress <axis = 0> (s, m)
+        boxes = Unsqueeze (some, v0)
+        scores = Unsqueeze (scored, both)
+        most = Constant <value = int64[1] {9223372036854775807}> ()
+        iou = Constant <value = float[1] {0.5}> ()
+        y = NonMaxSuppression (boxes, scores, most, iou)
+    }""")
+    f = jax.jit(js.to_jax(m, bounded=True))
+    rng = np.random.default_rng(0)
+    for scored in (0, 1, 4, 7):
+        corner = rng.uniform(0, 1.5, (7, 2))
+        b = np.concatenate([corner, corner + rng.uniform(0.2, 1.5, (7, 2))], -1).astype(np.float32)
+        s = np.where(np.arange(7) < scored, rng.uniform(0.3, 1, 7), 0).astype(np.float32)
+        np.testing.assert_array_equal(f(b, s).exact(), js.run(m, [b, s])["y"])

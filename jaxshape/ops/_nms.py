@@ -15,6 +15,7 @@ from .._device import canonical
 from .._dim import minimum
 from .._symbol import hostdims, to_export
 from ._nonzero import nonzero
+from .slicing import FAR
 
 
 def nms_in_jax(
@@ -39,7 +40,8 @@ def nms_in_jax(
         alive = alive & (place > best[..., None]) & ~_clash(box, corners, limit)
         return alive, (best, some)
 
-    rounds = to_export(minimum(most, hostdims(scores.shape)[2]))
+    n = hostdims(scores.shape)[2]
+    rounds = to_export(n if most >= FAR else minimum(most, n))
     _, (best, some) = lax.scan(keep, alive, lax.iota(int64, rounds))
     best, some = jnp.moveaxis(best, 0, -1), jnp.moveaxis(some, 0, -1)
     batch, label, i = nonzero(some)
