@@ -271,6 +271,9 @@ def same_carry(old: Any, new: Any) -> Any:
 )  # because trips and early exits are data, and carried sizes may change by the round
 def _(m=None, cond=None, /, *v_initial, body):
     n = len(v_initial)
+    for name, x in (("m", m), ("cond", cond)):
+        for size in getattr(x, "shape", None) or ():
+            _facts.same(size, 1, f"{name} is one element")
     start = np.asarray(True) if cond is None else cond
     trips = m.item() if m is not None and is_host(m) and m.size == 1 else None
     if isinstance(trips, int) and 0 < trips <= UNROLLED:

@@ -11,7 +11,7 @@ from jax import lax
 
 from .. import _facts
 from .._branch import branch, mark
-from .._error import ShapeError, UnsupportedError
+from .._error import ShapeError
 from .._join import elem_type, rename
 from .._op import op
 from .._value import TensorType
@@ -156,10 +156,11 @@ def scan_8(
     """Run body over axis 1 for each batch row of axis 0 -> states (N, *), outputs (N, length, *),
     zeros past the end.
     """
+    if sequence_lens is not None and not hosted([sequence_lens, *initial_state_and_scan_inputs]):
+        return _scan_8_under_jit(
+            sequence_lens, initial_state_and_scan_inputs, body, num_scan_inputs, directions
+        )
     lens = None if sequence_lens is None else np.asarray(sequence_lens)
-    if not all(map(hosted, initial_state_and_scan_inputs)):
-        if lens is not None:
-            raise UnsupportedError("Scan-8 with sequence lengths runs on the host only")
     xp = np if all(map(hosted, initial_state_and_scan_inputs)) else jnp
     n = len(initial_state_and_scan_inputs) - num_scan_inputs
     rows = []
@@ -179,8 +180,47 @@ def scan_8(
     return tuple(xp.stack(v) for v in zip(*rows, strict=True))
 
 
+def _scan_8_under_jit(lens: Any, values: Any, body: Any, num: int, directions: Any) -> Any:
+    """Every row to its full length; past its own end states stay and outputs are zeros."""
+    values, n = on_device(values), len(values) - num
+    backward = _per_input(directions, num)
+    steps = jnp.arange(values[n].shape[1])
+    rows = []
+    for i in range(values[0].shape[0]):
+        used = jnp.asarray(lens)[i].astype(steps.dtype)
+        back = jnp.maximum(used - 1 - steps, 0)
+        scanned = [
+            jnp.take(x[i], back, axis=0) if r else x[i]
+            for x, r in zip(values[n:], backward, strict=True)
+        ]
+        states = [x[i] for x in values[:n]]
+        rows.append(
+            scan_9.function(
+                *states, *scanned, steps < used, body=_Ending(body, n), num_scan_inputs=num + 1
+            )
+        )
+    return tuple(jnp.stack(v) for v in zip(*rows, strict=True))
+
+
+class _Ending:
+    """A body that takes, last of all, whether its row still goes on."""
+
+    def __init__(self, body: Any, n_states: int):
+        self.body, self.n_states, self.n_outputs = body, n_states, body.n_outputs
+
+    def __call__(self, *values: Any) -> list[Any]:
+        alive, outs = values[-1], on_device(self.body(*values[:-1]))
+        states = zip(outs, values[: self.n_states], strict=False)
+        return [
+            *[jnp.where(alive, new, old) for new, old in states],
+            *[jnp.where(alive, y, jnp.zeros_like(y)) for y in outs[self.n_states :]],
+        ]
+
+
 @scan_8.shape_rule  # because what is carried must agree with what comes out
-def _(sequence_lens=None, /, *initial_state_and_scan_inputs, body, num_scan_inputs, directions=None):
+def _(
+    sequence_lens=None, /, *initial_state_and_scan_inputs, body, num_scan_inputs, directions=None
+):
     n = len(initial_state_and_scan_inputs) - num_scan_inputs
     before = mark()
     batch, rows = _sliced(initial_state_and_scan_inputs, (0,) * len(initial_state_and_scan_inputs))

@@ -15,7 +15,7 @@ from .._dim import Dim, Undecided, ceildiv, maximum, minimum
 from .._error import ShapeError
 from .._facts import at_least, count, divisible, element, equal, same
 from .._facts import bound as limits
-from .._host import namespace
+from .._host import is_host, namespace
 from .._op import Static, op
 from .._symbol import hostdims, to_export
 from .._value import TensorType
@@ -251,6 +251,8 @@ def _parts(
 @op("Split", since=1, host=True)
 def split_1(input, sizes: Static = None, /, *, axis=None, split=None, n_outputs=1):
     """Split input (*D) along axis into parts of the sizes given (n,), or equal ones."""
+    if sizes is not None and is_host(sizes):
+        sizes = sizes.astype("int64")  # they are of the dtype of input, floats as a rule
     return _parts(input, split if sizes is None else sizes, axis or 0, n_outputs, None, False)
 
 

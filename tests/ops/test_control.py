@@ -289,3 +289,30 @@ def test_a_loop_of_its_trips_alone():
             { go = Identity (c) z = Neg (x) }>
     }"""
     assert str(js.trace(model(graph))["y"]) == "float32[3, N]"
+
+
+@pytest.mark.parametrize("direction", [0, 1])
+def test_scan_8_ends_each_row_at_its_length(direction):
+    graph = f"""<ir_version: 8, opset_import: ["": 8]>
+    g (int64[B] n, float[B] s, float[B, T] x) => (float[] end, float[] ys) {{
+        end, ys = Scan (n, s, x) <num_scan_inputs = 1, directions = [{direction}], body =
+            b (float a, float r) => (float t, float z) {{ t = Add (a, r) z = Identity (t) }}>
+    }}"""
+    x = np.array([[1, 2, 4], [8, 16, 32]], np.float32)
+    feed = {"n": np.array([2, 3]), "s": np.zeros(2, np.float32), "x": x}
+    rows = [[1, 3, 0], [8, 24, 56]] if direction == 0 else [[2, 3, 0], [32, 48, 56]]
+    found = js.run(model(graph), feed)
+    assert found["end"].tolist() == [3, 56]
+    assert found["ys"].tolist() == rows
+    assert jax.jit(js.to_jax(model(graph)))(**feed)[1].tolist() == rows
+
+
+@pytest.mark.parametrize("inputs", ["two, , x", ", pair, x"])
+def test_a_loop_takes_one_number_and_one_condition(inputs):
+    graph = f"""g (float[N] x, bool[2] pair) => (float[] y) {{
+        two = Constant <value_ints = [2, 3]> ()
+        y = Loop ({inputs}) <body = b (int64 i, bool c, float[] v) => (bool go, float[] w)
+            {{ go = Identity (c) w = Neg (v) }}>
+    }}"""
+    with pytest.raises(js.ShapeError, match="is one element: 2 is not 1"):
+        js.trace(model(graph))

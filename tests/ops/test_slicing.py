@@ -217,3 +217,10 @@ def test_split_leaves_no_part_negative():
     """5 in 4 parts of 2 would leave -1: onnxruntime refuses it too."""
     with pytest.raises(js.ShapeError, match="the last of 4 parts of 2"):
         js.trace(node("Split", "float32[5]", num_outputs=4, outputs=4))
+
+
+def test_split_1_takes_its_sizes_in_the_dtype_of_its_input():
+    made = node("Split", "float32[N,3]", np.array([1, 2], np.float32), outputs=2, axis=1, opset=1)
+    assert [str(js.trace(made)[n]) for n in ("y0", "y1")] == ["float32[N, 1]", "float32[N, 2]"]
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(js.run(made, {"x0": x})["y1"], x[:, 1:])
