@@ -22,7 +22,7 @@ from ._error import ModelError
 from ._source import is_binary as is_binary
 from ._source import kind_of as kind_of
 from ._source import open_source
-from ._wire import GRAPH, INITIALIZER, Span, field, fields, head, stripped
+from ._wire import GRAPH, INITIALIZER, Span, head, rewritten, stripped
 
 # No tensor that tracing looks into, of 65,536 elements at most, takes as many bytes.
 _LARGE = 1 << 20
@@ -35,25 +35,13 @@ class Skeleton:
     def __init__(self, file: BinaryIO, data: Any):
         self._file, self._data = file, data  # the same bytes, to be copied and to be looked at
         self._large: dict[int, Span] = {}  # where these lie, by their number
-        self.proto = ModelProto.FromString(b"".join(self._model()))
+        self.proto = ModelProto.FromString(rewritten(data, self._without))
 
-    def _model(self) -> Iterator[bytes]:
-        for number, whole, inside in fields(self._data, (0, len(self._data))):
-            if number == GRAPH and inside is not None:
-                yield field(GRAPH, b"".join(self._graph(inside)))
-            else:
-                yield self._data[slice(*whole)]
-
-    def _graph(self, span: Span) -> Iterator[bytes]:
-        count = 0
-        for number, whole, inside in fields(self._data, span):
-            large = inside is not None and inside[1] - inside[0] > _LARGE
-            if number == INITIALIZER and inside is not None and large:
-                self._large[count] = inside
-                yield field(INITIALIZER, stripped(self._data, inside))
-            else:
-                yield self._data[slice(*whole)]
-            count += number == INITIALIZER
+    def _without(self, count: int, tensor: Span) -> bytes | None:
+        if tensor[1] - tensor[0] <= _LARGE:
+            return None
+        self._large[count] = tensor
+        return stripped(self._data, tensor)
 
     def write(self, proto: ModelProto, file: BinaryIO) -> None:
         """Write a model made from `proto`, with the elements that this lacks."""

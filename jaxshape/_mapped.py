@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import mmap
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from onnx import ModelProto, StringStringEntryProto, TensorProto
 if TYPE_CHECKING:
     import jax
 
-from ._wire import GRAPH, INITIALIZER, RAW, Span, field, fields, stripped
+from ._wire import RAW, Span, fields, rewritten, stripped
 
 _FILE = 1 << 24  # bytes: smaller files are parsed as a whole
 _TENSOR = 1 << 16  # bytes: the elements of smaller tensors are parsed with the graph
@@ -36,7 +35,7 @@ class Mapped:
         with open(path, "rb") as file:
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self.array = np.frombuffer(self._data, np.uint8)
-        self.proto = ModelProto.FromString(b"".join(self._model()))
+        self.proto = ModelProto.FromString(rewritten(self._data, self._referring))
 
     @functools.cached_property
     def _whole(self) -> ModelProto:
@@ -45,28 +44,15 @@ class Mapped:
     def whole(self) -> ModelProto:
         return self._whole
 
-    def _model(self) -> Iterator[bytes]:
-        for number, whole, inside in fields(self._data, (0, len(self._data))):
-            if number == GRAPH and inside is not None:
-                yield field(GRAPH, b"".join(self._graph(inside)))
-            else:
-                yield self._data[slice(*whole)]
-
-    def _graph(self, span: Span) -> Iterator[bytes]:
-        for number, whole, inside in fields(self._data, span):
-            elements = self._elements(inside) if number == INITIALIZER else None
-            if inside is None or elements is None:
-                yield self._data[slice(*whole)]
-            else:  # two messages one after the other are read as one with the fields of both
-                there = self._reference(elements)
-                yield field(INITIALIZER, stripped(self._data, inside) + there)
-
-    def _elements(self, tensor: Span | None) -> Span | None:
-        """Where the elements of a large tensor lie, if in one piece."""
-        if tensor is None or tensor[1] - tensor[0] < _TENSOR:
+    def _referring(self, count: int, tensor: Span) -> bytes | None:
+        """The message of a large tensor whose elements lie in one piece, with where that is."""
+        if tensor[1] - tensor[0] < _TENSOR:
             return None
         found = [inside for number, _, inside in fields(self._data, tensor) if number == RAW]
-        return found[0] if len(found) == 1 else None
+        if len(found) != 1 or found[0] is None:
+            return None
+        # two messages one after the other are read as one with the fields of both
+        return stripped(self._data, tensor) + self._reference(found[0])
 
     def _reference(self, elements: Span) -> bytes:
         start, end = elements

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from onnx import GraphProto, ModelProto, TensorProto
@@ -18,6 +18,29 @@ _ELEMENTS = frozenset(
 )
 
 Span = tuple[int, int]
+
+
+def rewritten(data: Any, replace: Callable[[int, Span], bytes | None]) -> bytes:
+    """The message of a model with other ones in place of some initializers: what `replace` gives
+    for the number of an initializer and where it lies, if anything.
+    """
+    parts: list[bytes] = []
+    for number, whole, inside in fields(data, (0, len(data))):
+        if number == GRAPH and inside is not None:
+            parts.append(field(GRAPH, b"".join(_graph(data, inside, replace))))
+        else:
+            parts.append(data[slice(*whole)])
+    return b"".join(parts)
+
+
+def _graph(data: Any, graph: Span, replace: Callable[[int, Span], bytes | None]) -> Iterator[bytes]:
+    count = 0
+    for number, whole, inside in fields(data, graph):
+        made = None
+        if number == INITIALIZER and inside is not None:
+            made = replace(count, inside)
+            count += 1
+        yield data[slice(*whole)] if made is None else field(INITIALIZER, made)
 
 
 def stripped(data: Any, tensor: Span) -> bytes:
