@@ -89,6 +89,8 @@ class Lowerer:
             and all(x is None or is_host(x) or isinstance(x, list) and _hosted(x) for x in inputs)
         ):
             kwargs = adapted(op, kwargs)
+            if any(op.known) and not op.traced:
+                _looked_at(op, inputs, kwargs)
             for i, x in enumerate(inputs):
                 if not op.is_static(i):
                     if not (op.traced and op.is_followed(i)):
@@ -106,6 +108,15 @@ class Lowerer:
             np.asarray(v) if isinstance(v, (np.generic, bool, int, float)) else rounded(v)
             for v in outputs
         ]
+
+
+def _looked_at(op: Op, inputs: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Let the shape rule check what is known by now, and on the device will not be."""
+    if op.rule is not None and all(isinstance(d, int) for x in inputs for d in x.shape):
+        seen = [
+            x if op.is_followed(i) and is_host(x) else _struct_of(x) for i, x in enumerate(inputs)
+        ]
+        op.rule(*seen, **kwargs)
 
 
 def _hosted(x: Any) -> bool:

@@ -1,5 +1,6 @@
 """Gather*, Scatter*, OneHot, TopK: what the official cases leave out."""
 
+import jax
 import ml_dtypes
 import numpy as np
 import pytest
@@ -78,6 +79,13 @@ def test_an_index_out_of_range_on_the_device_is_no_neighbour():
     assert np.isnan(gathered("Gather", np.array([3, -4]))).all()
     assert np.isnan(gathered("GatherElements", np.full((1, 4), 3))).all()
     assert np.isnan(gathered("GatherND", np.array([[0, 4], [-4, 0]]))).all()
+
+
+def test_a_known_index_out_of_range_is_refused_under_jit():
+    made = node("Gather", "float32[N,4]", np.array([4]), axis=1)
+    for call in (lambda x: js.run(made, {"x0": x}), jax.jit(js.to_jax(made))):
+        with pytest.raises(js.ShapeError, match="index 4 is out of range for axis 1 of size 4"):
+            call(np.ones((2, 4), np.float32))
 
 
 REDUCTIONS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
