@@ -14,12 +14,11 @@ import functools
 import inspect
 import operator as _operator
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from ._error import ShapeError
 
 Function = Callable[..., Any]
-F = TypeVar("F", bound=Function)
 
 Static = Annotated[Any, "static"]
 """An input whose value must be on the host: it decides a shape, an axis or a type."""
@@ -78,7 +77,7 @@ class Op:
         domain = f"{self.domain}::" if self.domain else ""
         return f"<Op {domain}{self.name}-{self.since}>"
 
-    def shape_rule(self, rule: F | None = None, *, rankless: bool = False) -> Any:
+    def shape_rule(self, rule: Function | None = None, *, rankless: bool = False) -> Any:
         """Decorate the second function of an op whose shape JAX cannot derive.
 
         The rule takes `TensorType`s for inputs (host arrays where an input is `Static` or `Known`,

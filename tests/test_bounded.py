@@ -3,6 +3,8 @@
 Each row is run at counts of none, one, some and all, by one compiled function.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -341,7 +343,8 @@ def test_bounds_need_sizes():
     with pytest.raises(js.UnsupportedError, match="bounds are numbers"):
         f.export()
     called = f.export({"x": (5,)})
-    np.testing.assert_array_equal(called.call(VECTORS[2]).exact(), [-1, -2])
+    found: Any = called.call(VECTORS[2])
+    np.testing.assert_array_equal(found.exact(), [-1, -2])
 
 
 def test_bounds_inside_of_branches():

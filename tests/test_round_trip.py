@@ -27,7 +27,7 @@ def mlp(x):
 
 def conv(x):
     y = jax.lax.conv_general_dilated(
-        x, KERNEL, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        x, jnp.asarray(KERNEL), (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
     y = jax.lax.reduce_window(
         jax.nn.relu(y), -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"
