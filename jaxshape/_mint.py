@@ -92,7 +92,8 @@ class Mint(Store):
     def authored(self, name: str) -> Dim:
         """The fresh size that a name means which a file declares of a value of its own."""
         if name not in self._authored:
-            self._authored[name] = self._mint(name, 0, None)
+            made = self._authored[name] = self._mint(name, 0, None)
+            self._world.authored.add(made._symbol())
         return self._authored[name]
 
     def is_fresh(self, d: Dim) -> bool:

@@ -116,6 +116,7 @@ def linear(world: World, d: Dim) -> tuple[Atom, Scalar] | None:
         key = (
             type(value) is Dim,
             named,
+            world.home_of(w) in world.authored,
             minus,
             compound and w in world.home,
             -size_of(value) if named else 0,

@@ -81,6 +81,9 @@ class Trace(Values):
                     found.update(dict.fromkeys(sorted(s.name for s in d.symbols)))
         return list(found)
 
+    def _from_caller(self) -> list[str]:
+        return self.symbols
+
     @property
     def inner(self) -> dict[str, Values]:
         """The values inside subgraphs and functions, by path: `"If_3/then_branch"`, `"call_1"`,

@@ -5,7 +5,7 @@ Sizes are simplified when a value is looked up, by all that the whole trace came
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from ._dim import Dim
@@ -49,7 +49,12 @@ class Values(Mapping[str, Any]):
         dims = [d for shape in shapes for d in shape if isinstance(d, Dim)]
         symbols = [s for d in dims for s in sorted(d.symbols, key=str)]
         fresh = {s.name: s for s in symbols if self._facts.is_fresh(s)}
-        return {name: self._facts.bound(s) for name, s in fresh.items()}
+        given = self._from_caller()
+        return {name: self._facts.bound(s) for name, s in fresh.items() if name not in given}
+
+    def _from_caller(self) -> Collection[str]:
+        """The sizes that a caller decides, with names or without."""
+        return ()
 
     def _sizes(self) -> set[Dim]:
         """The symbols in shapes and in known contents."""

@@ -63,13 +63,15 @@ class World:
         self.rules: dict[Atom, Scalar] = {}  # compound atoms known to equal something simpler
         self.soft = False  # whether anything here holds for named sizes >= 1 alone
         self.fresh: set[Atom] = set()  # symbols minted while tracing; shared by copies
+        self.authored: set[Atom] = set()  # those of them that bear a name from the file; shared
         self.memo = Memo()
 
     def copy(self) -> World:
         new = World()
         new.map, new.origin, new.home = self.map.copy(), self.origin.copy(), self.home.copy()
         new.edges, new.rules = self.edges.copy(), self.rules.copy()
-        new.fresh, new.memo, new.soft = self.fresh, self.memo, self.soft
+        new.fresh, new.authored = self.fresh, self.authored
+        new.memo, new.soft = self.memo, self.soft
         return new
 
     # there and back -------------------------------------------------------------------------------

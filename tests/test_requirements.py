@@ -99,3 +99,19 @@ def test_a_size_that_can_be_one_number_alone_can_still_be_given():
     with pytest.raises(js.ShapeError, match="h == 8"):
         made.at(N=3, h=9)
     assert made.sweep(N=2, h=[8, 9])["y"].tolist() == [[2, 2], [None, None]]
+
+
+@pytest.mark.parametrize(
+    ("text", "x"),
+    [
+        ("(float[?, 3] x) => (float[batch, 3] y) { y = Relu (x) }", "float32[batch, 3]"),
+        ("(float[?, 3] x) => (float[?, 3] y) { y = Relu (x) }", "float32[x_0, 3]"),
+        ("(float[n, 3] x) => (float[batch, 3] y) { y = Relu (x) }", "float32[n, 3]"),
+        ("(float[?] x) => (float[b] y) { y = Concat <axis = 0> (x, x) }", "float32[x_0]"),
+    ],
+)
+def test_a_size_without_a_name_takes_the_one_that_the_file_gives_it_elsewhere(text, x):
+    """It is the caller's all the same: it depends on no data."""
+    made = traced("g " + text)
+    assert str(made["x"]) == x and made.bounds == {}
+    assert made.at(**{made.symbols[0]: 4})["x"].shape[0] == 4
