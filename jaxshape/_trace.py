@@ -93,6 +93,18 @@ class Trace(Values):
             self._inner = inner(self._facts)
         return self._inner
 
+    def _with_nameless(
+        self, sizes: Mapping[str, int], written: Mapping[str, Any]
+    ) -> dict[str, int]:
+        """The sizes, with those of input axes without a name by what they are shown as."""
+        found = dict(sizes)
+        for d in (d for t in written.values() for d in getattr(t, "shape", None) or ()):
+            if isinstance(d, Dim) and d.is_symbol and self._facts.is_fresh(d):
+                shown = self._facts.simplify(d)
+                if isinstance(shown, Dim) and shown.is_symbol and shown.name in sizes:
+                    found.setdefault(d.name, sizes[shown.name])
+        return found
+
     def at(self, **sizes: int) -> Trace:
         """The same trace with numbers for some or all of its named sizes.
 
@@ -126,7 +138,7 @@ class Trace(Values):
             )
         # as given, not as requirements simplified it: those may fail at a size of 0
         written = {i.name: type_of(self._scope.values[i.name]) for i in self.model.graph.inputs}
-        shapes = {i: _bound(t, sizes) for i, t in written.items()}
+        shapes = {i: _bound(t, self._with_nameless(sizes, written)) for i, t in written.items()}
         known = {k: v for k, v in self._given.items() if isinstance(v, np.ndarray)}
         return trace(self.model, shapes | known)
 
