@@ -18,10 +18,13 @@ from onnx import ModelProto, StringStringEntryProto, TensorProto
 if TYPE_CHECKING:
     import jax
 
+from ._error import ModelError
+from ._tensor import raw_nbytes
 from ._wire import RAW, Span, fields, rewritten, stripped
 
 _FILE = 1 << 24  # bytes: smaller files are parsed as a whole
 _TENSOR = 1 << 16  # bytes: the elements of smaller tensors are parsed with the graph
+_MESSAGE = (1 << 31) - 1  # bytes: what protobuf parses at once
 
 
 class Mapped:
@@ -39,6 +42,12 @@ class Mapped:
 
     @functools.cached_property
     def _whole(self) -> ModelProto:
+        if len(self._data) > _MESSAGE:
+            raise ModelError(
+                f"{self.path} has {len(self._data):,} bytes, and a ModelProto holds less than "
+                f"{_MESSAGE:,}: write its weights beside it, as external data; what needs no "
+                "ModelProto, such as trace, run, to_jax and infer_shapes_path, reads it as it is"
+            )
         return ModelProto.FromString(self._data[:])
 
     def whole(self) -> ModelProto:
@@ -51,8 +60,12 @@ class Mapped:
         found = [inside for number, _, inside in fields(self._data, tensor) if number == RAW]
         if len(found) != 1 or found[0] is None:
             return None
+        start, end = found[0]
+        rest = stripped(self._data, tensor)
+        if end - start != raw_nbytes(TensorProto.FromString(rest)):
+            return None
         # two messages one after the other are read as one with the fields of both
-        return stripped(self._data, tensor) + self._reference(found[0])
+        return rest + self._reference(found[0])
 
     def _reference(self, elements: Span) -> bytes:
         start, end = elements

@@ -274,6 +274,15 @@ def _nbytes(dtype: np.dtype, size: int) -> int:
     return -(-size * bits_of(dtype) // 8)
 
 
+def raw_nbytes(proto: TensorProto) -> int | None:
+    """The bytes of raw_data that a tensor's elements take; None where they do not lie there."""
+    dtype = DTYPES.get(proto.data_type)
+    elsewhere = proto.data_location == TensorProto.EXTERNAL or proto.HasField("segment")
+    if dtype is None or proto.data_type == _STRING or elsewhere:
+        return None
+    return _nbytes(dtype, math.prod(proto.dims))
+
+
 def _number(text: str, key: str, what: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 20):
         raise ModelError(f"{what}: external data with {key} {text[:40]!r}, not a number of bytes")

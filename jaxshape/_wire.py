@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,21 +26,25 @@ def rewritten(data: Any, replace: Callable[[int, Span], bytes | None]) -> bytes:
     for the number of an initializer and where it lies, if anything.
     """
     parts: list[bytes] = []
+    numbers = itertools.count()  # through all fields that hold the graph, which are parts of one
     for number, whole, inside in fields(data, (0, len(data))):
         if number == GRAPH and inside is not None:
-            parts.append(field(GRAPH, b"".join(_graph(data, inside, replace))))
+            parts.append(field(GRAPH, b"".join(_graph(data, inside, numbers, replace))))
         else:
             parts.append(data[slice(*whole)])
     return b"".join(parts)
 
 
-def _graph(data: Any, graph: Span, replace: Callable[[int, Span], bytes | None]) -> Iterator[bytes]:
-    count = 0
+def _graph(
+    data: Any,
+    graph: Span,
+    numbers: Iterator[int],
+    replace: Callable[[int, Span], bytes | None],
+) -> Iterator[bytes]:
     for number, whole, inside in fields(data, graph):
         made = None
         if number == INITIALIZER and inside is not None:
-            made = replace(count, inside)
-            count += 1
+            made = replace(next(numbers), inside)
         yield data[slice(*whole)] if made is None else field(INITIALIZER, made)
 
 
@@ -53,24 +58,51 @@ def fields(data: Any, span: Span) -> Iterator[tuple[int, Span, Span | None]]:
     """The fields of a message: number, where it lies, where its bytes lie if it holds any."""
     at, end = span
     while at < end:
-        start, inside = at, None
+        start = at
         tag, at = _varint(data, at, end)
-        match tag & 7:
-            case 0:
-                _, at = _varint(data, at, end)
-            case 1:
-                at += 8
-            case 5:
-                at += 4
-            case 2:
-                size, at = _varint(data, at, end)
-                inside = at, at + size
-                at += size
-            case kind:
-                raise ModelError(f"there is a field of unknown kind {kind} at byte {start}")
+        inside = None
+        if tag & 7 == 2:
+            size, at = _varint(data, at, end)
+            inside = at, at + size
+            at += size
+        elif tag & 7 == 3:
+            at = _after_group(data, at, end, tag >> 3)
+        else:
+            at = _after(data, at, end, tag & 7)
         if at > end:
             raise ModelError(f"the field at byte {start} is longer than what it is in")
         yield tag >> 3, (start, at), inside
+
+
+def _after_group(data: Any, at: int, end: int, number: int) -> int:
+    """Where a group ends: ONNX has none, but may be read with fields that it does not know."""
+    opened = [number]
+    while opened:
+        start = at
+        tag, at = _varint(data, at, end)
+        if tag & 7 == 3:
+            opened.append(tag >> 3)
+        elif tag & 7 == 4:
+            if opened.pop() != tag >> 3:
+                raise ModelError(f"at byte {start} a group ends that was not begun")
+        else:
+            at = _after(data, at, end, tag & 7)
+    return at
+
+
+def _after(data: Any, at: int, end: int, kind: int) -> int:
+    """Where a field ends that is no group."""
+    match kind:
+        case 0:
+            return _varint(data, at, end)[1]
+        case 1:
+            return at + 8
+        case 2:
+            size, at = _varint(data, at, end)
+            return at + size
+        case 5:
+            return at + 4
+    raise ModelError(f"there is a field of unknown kind {kind} before byte {at}")
 
 
 def _varint(data: Any, at: int, end: int) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from builders import model
 from onnx import numpy_helper
 
 import jaxshape as js
+from jaxshape import _file, _mapped, _wire
 from jaxshape._run import Runner, execute, placed
 
 ROWS = 1 << 12
@@ -65,6 +66,96 @@ def test_the_protobuf_is_whole(path):
     typed = js.trace(loaded).to_onnx()
     assert list(typed.graph.initializer) == list(onnx.load(path).graph.initializer)
     assert {v.name for v in typed.graph.value_info} == {"h"}
+
+
+def message(number, inside):
+    """A field of bytes, written as protobuf does."""
+    return _wire.head(number, len(inside)) + inside
+
+
+def taken_apart():
+    """A small model: the message without its graph, the graph without weights, and its weight."""
+    made = model("g (float[N, 2] x) => (float[2, 3] y) { y = Identity (w) }")
+    graph = made.graph.SerializeToString()
+    made.ClearField("graph")
+    weight = numpy_helper.from_array(np.arange(6, dtype=np.float32).reshape(2, 3), "w")
+    return made.SerializeToString(), graph, weight
+
+
+def in_one(rest, graph, weight):
+    return rest + message(_wire.GRAPH, graph + message(_wire.INITIALIZER, weight))
+
+
+GROUP = bytes([15 << 3 | 3, 1 << 3, 5, 14 << 3 | 3, 14 << 3 | 4, 15 << 3 | 4])  # a field unknown
+RAW = message(_wire.RAW, bytes(24))
+
+
+def elsewhere(weight, **entries):
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in entries.items():
+        weight.external_data.add(key=key, value=value)
+    return weight.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    "bent",
+    [
+        lambda r, g, w: in_one(r, g, w.SerializeToString()),
+        lambda r, g, w: in_one(b"", g, w.SerializeToString()) + r,
+        lambda r, g, w: in_one(r, b"", w.SerializeToString()) + message(_wire.GRAPH, g),
+        lambda r, g, w: in_one(r + GROUP, g + GROUP, w.SerializeToString() + GROUP),
+        lambda r, g, w: in_one(r, g, w.SerializeToString() + RAW),
+        lambda r, g, w: in_one(r, g, RAW + w.SerializeToString()),
+        lambda r, g, w: in_one(r, g, w.SerializeToString() + message(_wire.RAW, b"")),
+        lambda r, g, w: in_one(r, g, w.SerializeToString() + message(_wire.RAW, bytes(23))),
+        lambda r, g, w: in_one(r, g, elsewhere(w, location="beside.bin")),
+        lambda r, g, w: in_one(r, g, elsewhere(w, location="absent.bin")),
+        lambda r, g, w: in_one(r, g, elsewhere(w)),
+        lambda r, g, w: in_one(r, g, w.SerializeToString() + bytes([2 << 3, 8])),  # strings
+        lambda r, g, w: in_one(r, g, w.SerializeToString() + bytes([2 << 3, 6])),  # int32
+        lambda r, g, w: in_one(r, g, w.SerializeToString() + bytes([1 << 3, 0])),  # no elements
+    ],
+)
+@pytest.mark.filterwarnings("ignore")  # of declarations that these weights do not meet
+def test_read_as_a_small_file_is(bent, tmp_path, monkeypatch):
+    """However odd its messages are, a mapped file is the model that protobuf reads."""
+    path = tmp_path / "bent.onnx"
+    path.write_bytes(bent(*taken_apart()))
+    (tmp_path / "beside.bin").write_bytes(np.full(6, 7, np.float32).tobytes())
+
+    def found():
+        try:
+            loaded = js.load(path)
+            w = loaded.graph.initializers["w"]
+            return loaded.proto, str(js.trace(loaded)["y"]), w.array().tolist()
+        except js.JaxshapeError as e:
+            return str(e)
+
+    small = found()
+    monkeypatch.setattr(_mapped, "_FILE", 1)
+    monkeypatch.setattr(_mapped, "_TENSOR", 1)
+    assert found() == small
+
+
+def test_a_graph_in_two_fields_is_copied_whole(tmp_path, monkeypatch):
+    """What is stepped over is counted through all of them."""
+    monkeypatch.setattr(_file, "_LARGE", 1)
+    rest, graph, w = taken_apart()
+    b = numpy_helper.from_array(np.full(3, 5, np.float32), "b")
+    path = tmp_path / "two.onnx"
+    path.write_bytes(
+        in_one(rest, graph, w.SerializeToString()) + in_one(b"", b"", b.SerializeToString())
+    )
+    js.infer_shapes_path(path)
+    assert list(onnx.load(path).graph.initializer) == [w, b]
+
+
+def test_more_than_a_protobuf_holds(path, monkeypatch):
+    monkeypatch.setattr(_mapped, "_MESSAGE", 1 << 20)
+    loaded = js.load(path)
+    assert str(js.trace(loaded)["y"]) == "float32[N, 1024]"
+    with pytest.raises(js.ModelError, match="a ModelProto holds less than 1,048,576"):
+        _ = loaded.proto
 
 
 def test_a_link_to_the_file(path, tmp_path):
