@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from ._bounded import bounded_outputs
-from ._device import canonical, one_warning, to_device
+from ._device import NARROW, canonical, one_warning, to_device
 from ._export_walk import walking
 from ._host import content_key, is_host
 from ._interpret import Scope, enter
@@ -96,7 +96,7 @@ class Conversion:
             using_precision(self.dtype),
             using_key(jax.random.key(0) if key is None else key),
         ):
-            arrays = {id(s): placed(params[n]) for n, s in self.places.items()}
+            arrays = {id(s): placed(_wide(params[n], s)) for n, s in self.places.items()}
             arrays |= {id(s): placed(buffers[n]) for n, s in self.buffers.items()}
             if self.bounds is not None:
                 return bounded_outputs(self.model, inputs, arrays, self.bounds)
@@ -105,6 +105,13 @@ class Conversion:
                 scope = Scope(self.model, self.model.opsets)
                 found = enter(self.model.graph, given, scope, interpreter)
                 return tuple(placed(v) for v in found)
+
+
+def _wide(param: Any, stored: Stored) -> Any:
+    """A parameter of 64-bit floats, wide again if it was made where there were none."""
+    wanted = canonical(stored.dtype)
+    narrowed = NARROW.get(wanted.name) == param.dtype.name
+    return param.astype(wanted) if narrowed else param
 
 
 def in_precision(array: np.ndarray, dtype: np.dtype | None) -> np.ndarray:

@@ -20,7 +20,8 @@ import numpy as np
 from ._error import JaxshapeWarning
 from ._host import DimArray, namespace
 
-_NARROW = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}
+# what 64-bit types are to a caller without them
+NARROW = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}
 
 
 def canonical(dtype: Any, *arrays: Any) -> np.dtype:
@@ -35,11 +36,16 @@ def canonical(dtype: Any, *arrays: Any) -> np.dtype:
 
 
 def to_device(x: Any) -> Any:
-    """A host array as a `jax.Array` (a constant under jit); anything else as it is."""
+    """A host array as a `jax.Array` (a constant under jit), and one of JAX in the caller's setting;
+    anything else as it is.
+    """
     if isinstance(x, DimArray):  # met under `jax.export` alone
         from ._export_scope import array_of
 
         return array_of(x)
+    if isinstance(x, jax.Array):
+        wide = x.dtype.name in NARROW and canonical(x.dtype) != x.dtype
+        return x.astype(canonical(x.dtype)) if wide else x  # it was made under another setting
     if not isinstance(x, (np.ndarray, np.generic)) or x.dtype == object:
         return x
     target = canonical(x.dtype)

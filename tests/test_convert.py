@@ -229,6 +229,34 @@ def test_follows_the_callers_precision_in_any_order(order):
         assert js.run(f.model, {"x": X})["s"].dtype == np.int64
 
 
+@pytest.mark.parametrize("order", [(False, True, False), (True, False, True)])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("double", {}), ("double", {"freeze": "*"}), ("float", {"dtype": "float64"})],
+)
+def test_parameters_of_64_bits_follow_the_caller_in_any_order(kind, options, order):
+    """Whatever the setting was under which the model was converted, and its input made."""
+    m = model(f"""g ({kind}[N, 2] x) => ({kind}[N, 2] y)
+    <{kind}[2] w = {{1, 2}}, {kind} s = {{0.5}}> {{
+        h = Mul (x, w)  q = Mul (h, s)
+        k = Constant <value = {kind}[2] {{1, 2}}> ()
+        y = Add (q, k)
+    }}""")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with jax.enable_x64(order[0]):
+            f, x = js.to_jax(m, **options), np.ones((3, 2))
+            x = jnp.asarray(x) if order[0] else x
+        for wide in order:
+            with jax.enable_x64(wide):
+                for y in (f(x), jax.jit(lambda f, x: f(x))(f, x), jax.vmap(f)(x[:, None])[:, 0]):
+                    assert y.dtype == (np.float64 if wide else np.float32)
+                    np.testing.assert_array_equal(y, [[1.5, 3]] * 3)
+                gradient = jax.grad(lambda f: f(x).sum())(f)
+                for name, slope in gradient.params.items():
+                    np.testing.assert_array_equal(slope, [{"w": 1.5, "k": 3}[name]] * 2)
+
+
 def test_what_32_bits_lose_saturates_and_is_told_once():
     """int64 beyond int32 and float64, in several constants of each: one warning a compilation."""
     f = js.to_jax(
