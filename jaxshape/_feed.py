@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from ._error import ShapeError, UnknownValueError
 from ._model import Declared, Input, Model
+from ._tensor import DTYPES
 from ._value import STRING, dtype_name
+
+_INTEGERS = frozenset(d for d in DTYPES.values() if d.name.lstrip("u").startswith("int"))
 
 
 def checked_feed(model: Model, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
@@ -21,6 +25,11 @@ def checked_feed(model: Model, inputs: Mapping[str, Any] | Sequence[Any]) -> dic
     graph = model.graph
     known = {i.name: i for i in (*graph.inputs, *graph.optional_inputs)}
     if not isinstance(inputs, Mapping):
+        if not hasattr(inputs, "__len__") or isinstance(inputs, (str, bytes)):
+            raise UnknownValueError(
+                f"inputs are given by name or in order, not as {type(inputs).__name__}; "
+                f"the model takes {_listed(known)}"
+            )
         if len(inputs) > len(known):
             raise UnknownValueError(
                 f"{len(inputs)} inputs given, the model takes {len(known)}: {_listed(known)}"
@@ -69,8 +78,10 @@ def _checked(
         return [_checked(given, declared.elem or Declared(), v, {}) for v in value]
     if declared.kind == "map":
         return _map(given, declared, value)
-    if isinstance(value, dict):
-        return value
+    if isinstance(value, Mapping):
+        if declared.kind is not None:
+            raise ShapeError(f"input {given.name!r} is a map, wants {_shown(declared)}")
+        return dict(value)
     if value is None:
         raise UnknownValueError(f"input {given.name!r} is missing: None is no {_shown(declared)}")
     return _array(given, declared, value, sizes)
@@ -87,14 +98,14 @@ def _map(given: Input, declared: Declared, value: Any) -> Any:
 
 
 def _array(given: Input, declared: Declared, value: Any, sizes: dict[str, tuple[int, str]]) -> Any:
-    array = value if hasattr(value, "dtype") and hasattr(value, "shape") else np.asarray(value)
-    if array.dtype.kind in "US":
-        array = np.asarray(array).astype(object)
+    array = _as_array(given, declared, value)
     if declared.dtype is not None and array.dtype != declared.dtype:
         if hasattr(value, "dtype") or not _lossless(array, declared.dtype):
-            wanted = _shown(declared)
+            wanted, what = _shown(declared), dtype_name(array.dtype)
+            numbers = "" if hasattr(value, "dtype") else ", which does not hold all of its numbers"
+            same_kind = array.dtype.kind in "iu" and declared.dtype in _INTEGERS
             raise ShapeError(
-                f"input {given.name!r} has dtype {dtype_name(array.dtype)}, wants {wanted}"
+                f"input {given.name!r} has dtype {what}, wants {wanted}{numbers * same_kind}"
             )
         array = array.astype(declared.dtype)
     if array.dtype == STRING and not isinstance(array, np.ndarray):
@@ -120,12 +131,30 @@ def _array(given: Input, declared: Declared, value: Any, sizes: dict[str, tuple[
     return array
 
 
+def _as_array(given: Input, declared: Declared, value: Any) -> Any:
+    """An array in the machine's byte order, text in it as objects."""
+    try:
+        array = value if hasattr(value, "dtype") and hasattr(value, "shape") else np.asarray(value)
+    except (ValueError, OverflowError) as e:  # lists of different lengths
+        raise ShapeError(f"input {given.name!r} is no array, wants {_shown(declared)}: {e}") from e
+    if array.dtype.kind in "UST":
+        return np.asarray(array).astype(object)
+    if array.dtype == STRING and not all(isinstance(x, (str, bytes)) for x in np.ravel(array)):
+        raise ShapeError(
+            f"input {given.name!r} holds Python objects that are no text, wants {_shown(declared)}"
+        )
+    foreign = isinstance(array, np.ndarray) and not array.dtype.isnative
+    return array.astype(array.dtype.newbyteorder("=")) if foreign else array
+
+
 def _lossless(array: np.ndarray, dtype: np.dtype) -> bool:
-    """Whether plain Python numbers may become this dtype: ints anything, floats floats."""
+    """Whether plain Python numbers may become this dtype: ints that it holds, floats a float."""
     if dtype == STRING or array.dtype == STRING:
         return False
-    if array.dtype.kind == "b":
-        return dtype.kind == "b"
-    if array.dtype.kind in "iu":
-        return dtype.kind not in "b"
-    return dtype.kind not in "iub"
+    if array.dtype.kind == "b" or dtype.kind == "b":
+        return array.dtype == dtype
+    if dtype in _INTEGERS:
+        limits = ml_dtypes.iinfo(dtype)
+        fits = not array.size or limits.min <= array.min() and array.max() <= limits.max
+        return array.dtype.kind in "iu" and bool(fits)
+    return array.dtype.kind != "c" or dtype.kind == "c"

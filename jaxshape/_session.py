@@ -33,6 +33,9 @@ class NodeArg:
 class InferenceSession:
     """A model that is planned and compiled at the first call of each input shape, and kept.
 
+    `run`, `get_inputs` and `get_outputs` are called as onnxruntime's are; `device` is in the place
+    of its providers.
+
     Args:
       model: what `load` takes.
       device: a `jax.Device` or its name; None: JAX's default. The weights go there once.
@@ -51,17 +54,23 @@ class InferenceSession:
         self.device = device
         self._runner = Runner()
 
+    def __repr__(self) -> str:
+        return f"<InferenceSession of {self.model.name!r}>"
+
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any] | Sequence[Any]
     ) -> list[Any]:
-        """The outputs of these names, in their order (None: all), for inputs by name or in order.
+        """The outputs of these names, in their order, for inputs by name or in order.
+
+        All outputs where no name is given (None, or a list of none), as in onnxruntime.
 
         Raises:
           UnknownValueError: a name that the model does not have, or a missing input.
           ShapeError: an input of the wrong dtype, rank or size.
         """
         known = [o.name for o in self.model.graph.outputs]
-        names = known if output_names is None else list(output_names)
+        output_names = [output_names] if isinstance(output_names, str) else output_names
+        names = list(output_names or ()) or known
         for name in names:
             if name not in known:
                 raise UnknownValueError(

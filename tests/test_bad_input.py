@@ -2,6 +2,8 @@
 written.
 """
 
+import warnings
+
 import numpy as np
 import onnx
 import pytest
@@ -68,6 +70,13 @@ def test_no_proper_model(call, source, text):
         ({"x": X[:, :2]}, js.ShapeError, "size 2 along axis 1"),
         ({"x": None}, js.UnknownValueError, "'x' is missing"),
         ({"x": "text"}, js.ShapeError, "string"),
+        (None, js.UnknownValueError, "by name or in order, not as NoneType"),
+        (3, js.UnknownValueError, "by name or in order, not as int"),
+        ("x", js.UnknownValueError, "by name or in order, not as str"),
+        ({"x": [[1.0], [1.0, 2.0]]}, js.ShapeError, r"'x' is no array, wants float32\[N, 3\]"),
+        ({"x": {"a": 1}}, js.ShapeError, "'x' is a map, wants float32"),
+        ({"x": [[object()] * 3]}, js.ShapeError, "objects that are no text"),
+        ({"x": [[10**400] * 3]}, js.ShapeError, "objects that are no text"),
     ],
 )
 def test_wrong_feed(feed, kind, text):
@@ -75,6 +84,60 @@ def test_wrong_feed(feed, kind, text):
         js.run(model(RELU), feed)
     with pytest.raises(kind, match=text):
         js.InferenceSession(model(RELU)).run(None, feed)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "numbers", "fits"),
+    [
+        ("int8", [-128, 127], True),
+        ("int8", [-129], False),
+        ("uint64", [2**64 - 1], True),
+        ("uint64", [-1], False),
+        ("int4", [-8, 7], True),
+        ("int4", [8], False),
+        ("uint2", [4], False),
+        ("int4", [1.5], False),
+        ("int64", [1.0], False),
+        ("bool", [1], False),
+        ("float", [True], False),
+        ("int8", [], False),  # an empty list is one of floats
+        ("double", [], True),
+        ("string", ["a", b"b"], True),
+        ("string", ["a", None], False),
+        ("bfloat16", [1, 2], True),
+        ("complex64", [1.5], True),
+        ("float", [1j], False),
+    ],
+)
+def test_python_numbers_become_only_what_holds_them(dtype, numbers, fits):
+    m = model(f"g ({dtype}[N] x) => ({dtype}[N] y) {{ y = Identity (x) }}")
+    feed = {"x": np.array(numbers, object) if dtype == "string" else numbers}
+    if fits:
+        assert js.run(m, feed)["y"].tolist() == numbers
+        return
+    with pytest.raises(js.ShapeError, match=f"'x'.*wants {dtype.replace('float', 'float32')}"):
+        js.run(m, feed)
+
+
+@pytest.mark.parametrize("dtype", [">f4", "<f4", np.dtypes.StringDType(), "U1", object])
+def test_arrays_of_another_layout(dtype):
+    """Byte order and the way in which NumPy holds text are no types of ONNX."""
+    x = np.array(["a", "b"] if np.dtype(dtype).kind in "OTU" else [1, 2], dtype)
+    kind = "float" if x.dtype.kind == "f" else "string"
+    m = model(f"g ({kind}[N] x) => ({kind}[N] y) {{ y = Identity (x) }}")
+    assert js.run(m, {"x": x})["y"].tolist() == x.tolist()
+
+
+@pytest.mark.parametrize(
+    ("names", "given"),
+    [(None, "yz"), ([], "yz"), (["z"], "z"), (("z", "y", "z"), "zyz")],
+)
+def test_outputs_that_a_session_gives(names, given):
+    session = js.InferenceSession(
+        model("g (float[N] x) => (float[N] y, float[N] z) { y = Neg (x) z = Identity (x) }")
+    )
+    found = session.run(names, {"x": np.ones(2, np.float32)})
+    assert [v[0] for v in found] == [{"y": -1, "z": 1}[n] for n in given]
 
 
 def test_sizes_of_one_name_must_agree():
@@ -119,14 +182,46 @@ def test_unknown_names():
         traced["nothing"]
     with pytest.raises(js.UnknownValueError, match="'M'.*N"):
         traced.at(M=3)
+    for wrong in (-1, 2.0, "2", None):
+        with pytest.raises(js.ShapeError, match="size N is .*, wants an int >= 0"):
+            traced.at(N=wrong)  # pyright: ignore[reportArgumentType]
     with pytest.raises(js.UnknownValueError, match="'z'"):
         js.trace(model(RELU), {"z": (1, 2)})
+    with pytest.raises(TypeError, match="wants a mapping"):
+        js.trace(model(RELU), (1, 2))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(js.UnknownValueError, match=r"position or by name: f\(\*\*inputs\)"):
+        js.to_jax(model(RELU))({"x": X})
     with pytest.raises(ValueError, match="N >"):
         js.trace(model(RELU), requirements=["N >"])
     with pytest.raises(js.UnknownValueError, match="'y2'"):
         js.InferenceSession(model(RELU)).run(["y2"], {"x": X})
     with pytest.raises(js.UnsupportedError, match="tpu9"):
         js.run(model(RELU), {"x": X}, device="tpu9")
+
+
+def test_a_requirement_on_no_size_of_the_model():
+    with pytest.warns(js.JaxshapeWarning, match="'M > 2' is about M; .* inputs are N") as found:
+        js.trace(model(RELU), requirements="M > 2")
+    assert found[0].filename == __file__
+    with pytest.raises(js.UnknownValueError, match="'M > 2' is about M"):
+        js.trace(model(RELU), requirements=["M > 2"], strict_mode=True)
+    with warnings.catch_warnings(action="error"):  # a new name may say how one is composed
+        assert str(js.trace(model(RELU), requirements="N == 2*M").requirements) == "[<N == 2*M>]"
+
+
+@pytest.mark.parametrize("function", [lambda x: x, lambda x, /, k=1: x, lambda x, /, **k: x])
+def test_no_proper_operator(function):
+    with pytest.raises(TypeError, match="Wrong: parameter .* is neither an input"):
+        js.op("Wrong", domain="my.wrong")(function)
+    with pytest.raises(TypeError, match="takes the name of an operator"):
+        js.op(function)
+
+
+def test_a_shape_is_no_type():
+    with pytest.raises(TypeError, match=r"'batch', wants a tuple"):
+        js.TensorType("float32", "batch")
+    with pytest.raises(TypeError, match=r"x is \('N', 3\), a shape without a dtype"):
+        js.ShapesContext({"x": ("N", 3)})
 
 
 def loop_of(outputs: str) -> str:
