@@ -1,12 +1,15 @@
 """From JAX to ONNX and back: what jax2onnx writes gives the numbers and slopes of the function."""
 
+import importlib
+
 import jax
 import jax.numpy as jnp
-import jax2onnx
 import numpy as np
 import pytest
 
 import jaxshape as js
+
+pytestmark = pytest.mark.slow  # jax2onnx takes long to import, and to write a model
 
 RNG = np.random.default_rng(0)
 
@@ -88,9 +91,14 @@ FUNCTIONS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def to_onnx():
+    return importlib.import_module("jax2onnx").to_onnx
+
+
 @pytest.mark.parametrize(("function", "declared", "shape"), FUNCTIONS)
-def test_numbers_and_slopes(function, declared, shape):
-    proto = jax2onnx.to_onnx(function, inputs=[declared])
+def test_numbers_and_slopes(to_onnx, function, declared, shape):
+    proto = to_onnx(function, inputs=[declared])
     f, x = js.to_jax(proto), array(*shape)
     want, got = jax.tree.leaves(function(x)), jax.tree.leaves(f(x))
     assert [tuple(y.shape) for y in got] == [tuple(y.shape) for y in want]
@@ -105,16 +113,16 @@ def test_numbers_and_slopes(function, declared, shape):
 
 
 @pytest.mark.parametrize(("function", "declared", "shape"), FUNCTIONS)
-def test_traced_type_is_the_type_of_the_result(function, declared, shape):
-    traced = js.trace(jax2onnx.to_onnx(function, inputs=[declared]))
+def test_traced_type_is_the_type_of_the_result(to_onnx, function, declared, shape):
+    traced = js.trace(to_onnx(function, inputs=[declared]))
     numbers = traced.at(**{"B": shape[0]}) if "B" in declared else traced
     want = jax.tree.leaves(jax.eval_shape(function, jax.ShapeDtypeStruct(shape, np.float32)))
     assert [numbers[n].shape for n in numbers.outputs] == [y.shape for y in want]
 
 
-def test_slopes_of_the_parameters():
+def test_slopes_of_the_parameters(to_onnx):
     """The weights that jax2onnx wrote are leaves, and have the slopes of those it read."""
-    f, x = js.to_jax(jax2onnx.to_onnx(mlp, inputs=[("B", 6)])), array(3, 6)
+    f, x = js.to_jax(to_onnx(mlp, inputs=[("B", 6)])), array(3, 6)
     slopes = jax.grad(lambda f: jnp.sum(f(x) ** 2))(f).params
     wanted = jax.grad(lambda p: jnp.sum((jax.nn.gelu(x @ p[0] + p[1]) @ p[2]) ** 2))((W1, B1, W2))
     for weight, slope in zip((W1, B1, W2), wanted, strict=True):

@@ -84,6 +84,7 @@ def test_eight_devices_give_what_one_gives():
     finish(start(8, "mesh"))
 
 
+@pytest.mark.slow
 def test_two_processes_give_what_one_gives():
     with socket.socket() as s:
         s.bind(("localhost", 0))
