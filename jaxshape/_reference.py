@@ -41,7 +41,7 @@ def reference_outputs(
     """
     if reference not in ENGINES:
         raise UnsupportedError(
-            f"no reference {reference!r}; known are {', '.join(ENGINES)}, a model, "
+            f"no reference {reference!r}; known are {', '.join(ENGINES)}, a model (or its file), "
             "and a mapping of stored outputs"
         )
     engine = ENGINES[reference]

@@ -30,7 +30,7 @@ from ._checks import Check as Check
 from ._checks import Report as Report
 from ._compare import denies, difference
 from ._draw import draw_inputs, draw_sizes
-from ._error import ExecutionError, JaxshapeError
+from ._error import ExecutionError, JaxshapeError, UnknownValueError
 from ._feed import checked_feed
 from ._host import type_of
 from ._model import Model, Node, load
@@ -155,6 +155,7 @@ class _Run:
         outputs = [o.name for o in self.model.graph.outputs]
         if not self.bisect:
             wanted = self.wanted(feed, outputs, self.model, ())
+            self.comparable(outputs, wanted)
             checks = self.flow(self.model, feed, wanted, outputs).checks
             if all(c.ok for c in checks):
                 report.checks += checks
@@ -162,6 +163,7 @@ class _Run:
         model = inlined(self.model)
         inner = [n for n in _makers(model) if n not in outputs]
         wanted = self.wanted(feed, outputs, model, inner)
+        self.comparable(outputs, wanted)
         inner = [n for n in inner if n in wanted]
         flow = self.flow(model, feed, wanted, [*outputs, *inner])
         local = []
@@ -172,6 +174,16 @@ class _Run:
                 local = node_checks(model, values, flow.runner, standard, self.platform)
         report.skipped += sum(n not in wanted for n in _makers(model))
         report.checks += [*self.explained(flow, local), *local]
+
+    def comparable(self, names: Sequence[str], wanted: Mapping[str, Any]) -> None:
+        """Raise where the reference has none of these outputs: what agrees would say nothing."""
+        if names and not any(n in wanted for n in names):
+            if isinstance(self.reference, Model):
+                wanted = dict.fromkeys(o.name for o in self.reference.graph.outputs)
+            raise UnknownValueError(
+                f"values are compared by name: the model gives {', '.join(names[:5])}, the "
+                f"reference gives {', '.join(list(wanted)[:5]) or 'none'}"
+            )
 
     def placed(self) -> contextlib.ExitStack:
         stack = contextlib.ExitStack()

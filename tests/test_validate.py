@@ -51,6 +51,15 @@ def test_stored_outputs_are_a_reference():
     assert not report.ok and report.checks[0].share > 1
 
 
+@pytest.mark.parametrize("bisect", [False, True])
+def test_a_reference_without_a_value_of_the_model_is_an_error(bisect):
+    x = {"x": np.ones((1, 4), np.float32)}
+    other = model(NET.replace("y", "z"))
+    for reference in ({"q": np.ones(2)}, js.load(other)):
+        with pytest.raises(js.UnknownValueError, match="by name: the model gives y.* gives [qz]"):
+            js.validate(model(NET), x, reference=reference, bisect=bisect)
+
+
 def operator(name: str, opset: int = 20):
     """A registered operator, whose lowering a test may spoil."""
     from jaxshape._op import select
