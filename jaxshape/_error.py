@@ -11,6 +11,9 @@ Catching `JaxshapeError` catches them all; the second base keeps the meaning tha
 has for it.  Anything else that escapes is a defect of this package.
 """
 
+import sys
+import warnings
+
 
 class JaxshapeError(Exception):
     """The base of everything this package raises on purpose."""
@@ -41,3 +44,14 @@ class ExecutionError(JaxshapeError, RuntimeError):
 
 class JaxshapeWarning(UserWarning):
     """The result is right, but the model or the call deserves a look."""
+
+
+_INNER = ("jaxshape", "jax", "contextlib")
+
+
+def warn(text: str) -> None:
+    """Give a `JaxshapeWarning` at the line that called this package, however far up."""
+    frame, level = sys._getframe(), 1
+    while frame and frame.f_globals.get("__name__", "").partition(".")[0] in _INNER:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, JaxshapeWarning, stacklevel=level)

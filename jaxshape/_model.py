@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -34,7 +33,7 @@ from onnx import (
 
 from ._declared import Declared as Declared
 from ._declared import declared
-from ._error import JaxshapeWarning, ModelError
+from ._error import ModelError, warn
 from ._graph import AttrRef as AttrRef
 from ._graph import Function as Function
 from ._graph import Graph as Graph
@@ -106,11 +105,9 @@ def _model(proto: ModelProto, folder: Folder) -> Model:
     if not proto.HasField("graph"):
         raise ModelError("this is no ONNX model: it has no graph")
     if proto.ir_version > onnx.IR_VERSION:
-        warnings.warn(
+        warn(
             f"the model is of IR version {proto.ir_version}, the installed onnx package of "
-            f"{onnx.IR_VERSION}: what is new in it goes unseen",
-            JaxshapeWarning,
-            stacklevel=3,
+            f"{onnx.IR_VERSION}: what is new in it goes unseen"
         )
     opsets = opsets_of(proto.opset_import, {})
     if not opsets:

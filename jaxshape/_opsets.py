@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import onnx
 
-from ._error import JaxshapeWarning, ModelError
+from ._error import ModelError, warn
 
 
 def check_text(*names: Iterable[object]) -> None:
@@ -32,11 +31,9 @@ def opsets_of(imports: Iterable[Any], outer: Mapping[str, int]) -> dict[str, int
                 f"{newest}: a newer one is needed"
             )
         if opsets.get(domain, version) != version:
-            warnings.warn(
+            warn(
                 f"domain {domain!r} is imported as opset {opsets[domain]} and {version}; "
-                f"taken as {version}",
-                JaxshapeWarning,
-                stacklevel=4,
+                f"taken as {version}"
             )
         opsets[domain] = version
     return {**outer, **opsets}

@@ -13,14 +13,15 @@ import onnx
 
 from . import _facts
 from ._bind import bind_inputs
-from ._dim import Dim
-from ._error import ShapeError, UnknownValueError
+from ._dim import Dim, symbol
+from ._error import ShapeError, UnknownValueError, warn
 from ._explain import Explanation, explain
 from ._facts import Facts, Requirement
 from ._fork import Fork, settled, take
 from ._host import type_of
 from ._interpret import Scope, enter
 from ._model import Model, load
+from ._require import read
 from ._sweep import Sweep
 from ._tracer import Tracer
 from ._value import TensorType
@@ -129,6 +130,8 @@ class Trace(Values):
                 raise UnknownValueError(
                     f"no size is called {name!r}; the inputs have {', '.join(known) or 'none'}"
                 )
+            if not isinstance(sizes[name], (int, np.integer)) or sizes[name] < 0:
+                raise ShapeError(f"size {name} is {sizes[name]!r}, wants an int >= 0")
         # requirements are about sizes >= 1: what an empty axis allows, the trace with numbers tells
         broken = self._facts.broken(sizes) if all(sizes.values()) else []
         if broken:
@@ -226,8 +229,10 @@ class Trace(Values):
         return trace_text(self)
 
     def __repr__(self) -> str:
-        demands = len(self.requirements)
-        return f"<Trace of {self.model.name!r}: {len(self)} values, {demands} requirements>"
+        from .show.text import plural
+
+        many = plural(len(self), "value"), plural(len(self.requirements), "requirement")
+        return f"<Trace of {self.model.name!r}: {', '.join(many)}>"
 
     def _repr_html_(self) -> str:
         from .show.html import trace_html
@@ -265,7 +270,7 @@ def trace(
         expressions over names (None: as declared); or a `TensorType`; or an array, whose content is
         then known too.
       requirements: what the caller knows to hold, as `"h % 32 == 0"`, `"total == past + seq"`,
-        `"seq <= 1024"`.
+        `"seq <= 1024"`; one of them may stand alone.
       strict_mode: raise where otherwise a warning would be given: unknown operators, stale declared
         shapes.
 
@@ -292,6 +297,9 @@ def trace(
       ['H >= 3', 'W >= 3']
     """
     loaded = load(model)
+    requirements = [requirements] if isinstance(requirements, str) else requirements
+    if shapes is not None and not isinstance(shapes, Mapping):
+        raise TypeError(f"shapes is {shapes!r}, wants a mapping from inputs' names to shapes")
 
     def once(assumed: Sequence[Fork], before: Trace | None, floor: int = 1) -> Trace:
         facts = Facts()
@@ -312,12 +320,28 @@ def trace(
         return settled(walk, lambda t: t._facts.forks, _merge)
 
     try:
-        return tried(once)
+        found = tried(once)
     except ShapeError as clash:  # claims are for sizes >= 1, but 0 may be what the model runs with
         try:
-            return tried(functools.partial(once, floor=0))
+            found = tried(functools.partial(once, floor=0))
         except ShapeError:
             raise clash from clash.__cause__
+    for text in requirements:
+        _check_names(text, found, strict_mode)
+    return found
+
+
+def _check_names(requirement: str, found: Trace, strict: bool) -> None:
+    """Warn of a requirement on sizes that no value has: a name in it may be a slip."""
+    names: set[str] = set()
+    read(requirement, lambda name: names.add(name) or symbol(name))
+    known = {*found.symbols, *found.bounds, *(d.name for d in found._sizes())}
+    if names and names.isdisjoint(known):
+        text = f"the requirement {requirement!r} is about {', '.join(sorted(names))}; the sizes of "
+        text += f"the inputs are {', '.join(found.symbols) or 'numbers'}"
+        if strict:
+            raise UnknownValueError(text)
+        warn(text)
 
 
 def _merge(found: Trace, outcomes: Sequence[Trace]) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from ._branch import tentative
 from ._dim import Dim, digits, too_long
-from ._error import JaxshapeError, JaxshapeWarning, ModelError, ShapeError, UnsupportedError
+from ._error import JaxshapeError, ModelError, ShapeError, UnsupportedError, warn
 from ._facts import Facts
 from ._host import SMALL, DimArray, content_key, host, is_host, type_of
 from ._interpret import Body, Scope, annotate, call, complete, describe, keywords, lowering, walk
@@ -384,7 +384,7 @@ class Tracer:
             raise error
         if key not in self._warned:
             self._warned.add(key)
-            warnings.warn(text, JaxshapeWarning, stacklevel=2)
+            warn(text)
 
 
 def _outputs(result: Any) -> Sequence[Any]:
