@@ -15,6 +15,7 @@ Example:
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
+    from . import sizes as sizes
     from ._checkpoint import load_params as load_params
     from ._checkpoint import save_params as save_params
     from ._context import ShapesContext as ShapesContext
@@ -88,15 +89,20 @@ _HOMES = {
 }
 
 
+__all__ = [*_HOMES, "sizes"]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    if name not in _HOMES:
+        return import_module(f".{name}", __name__)
     value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*_HOMES, "__version__"])
+    return sorted([*__all__, "__version__"])
