@@ -170,7 +170,8 @@ def bounded_outputs(
         sizes = getattr(x, "shape", ())
         if not all(isinstance(d, int) for d in sizes):
             raise UnsupportedError(
-                f"bounds are numbers, so the sizes of {name!r} {tuple(map(str, sizes))} must be"
+                f"bounds are numbers, so the sizes of {name!r} must be, which are "
+                f"({', '.join(map(str, sizes))}): give shapes={{{name!r}: ...}}"
             )
     counts = Counts(bounds)
     walker = BoundedLowerer(parameters, counts)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ._error import UnsupportedError
+from ._error import ModelError, UnsupportedError
 
 
 def save_params(params: Any, path: str | os.PathLike[str]) -> None:
@@ -20,6 +20,7 @@ def save_params(params: Any, path: str | os.PathLike[str]) -> None:
 
     Raises:
       UnsupportedError: the package safetensors is not installed, or it has no such dtype.
+      OSError: the file cannot be written.
 
     Example:
       >>> import os, tempfile, numpy as np, jaxshape as js
@@ -34,6 +35,10 @@ def save_params(params: Any, path: str | os.PathLike[str]) -> None:
         _safetensors().save_file(contents, os.fspath(path))
     except KeyError as e:
         raise UnsupportedError(f"safetensors has no dtype {e}") from e
+    except Exception as e:
+        if not _is_its_own(e):
+            raise
+        raise OSError(f"cannot write {os.fspath(path)}: {e}") from e
 
 
 def load_params(path: str | os.PathLike[str]) -> Mapping[str, np.ndarray]:
@@ -42,6 +47,7 @@ def load_params(path: str | os.PathLike[str]) -> Mapping[str, np.ndarray]:
     Raises:
       UnsupportedError: the package safetensors is not installed.
       OSError: the file cannot be read.
+      ModelError: it is no safetensors file, or is cut short.
 
     Example:
       >>> import os, tempfile, numpy as np, jaxshape as js
@@ -50,7 +56,19 @@ def load_params(path: str | os.PathLike[str]) -> Mapping[str, np.ndarray]:
       >>> js.load_params(path)
       {'w': array([1., 1.], dtype=float32)}
     """
-    return _safetensors().load_file(os.fspath(path))
+    try:
+        return _safetensors().load_file(os.fspath(path))
+    except Exception as e:
+        if not _is_its_own(e):
+            raise
+        raise ModelError(f"{os.fspath(path)} is no safetensors file, or is cut short: {e}") from e
+
+
+def _is_its_own(e: Exception) -> bool:
+    """Whether safetensors raised its own error, which derives from none of Python's."""
+    import safetensors
+
+    return isinstance(e, safetensors.SafetensorError)
 
 
 def _safetensors() -> Any:

@@ -103,6 +103,8 @@ class ShapesContext(Mapping[str, Any]):
             return value
         if isinstance(value, (list, tuple)) and all(map(_is_value, value)):
             return [self._value(f"{name}_{i}", v) for i, v in enumerate(value)]
+        if isinstance(value, tuple) and any(isinstance(v, (str, Dim)) or v is None for v in value):
+            raise TypeError(f"{name} is {value}, a shape without a dtype: wants a TensorType")
         return as_array(value)
 
     def compute(self, node: onnx.NodeProto) -> None:
@@ -197,8 +199,10 @@ class ShapesContext(Mapping[str, Any]):
         return context_text(self)
 
     def __repr__(self) -> str:
+        from .show.text import plural
+
         opsets = ", ".join(f"{d} {v}".strip() for d, v in self.opsets.items())
-        return f"<ShapesContext of {len(self)} values, opset {opsets}>"
+        return f"<ShapesContext of {plural(len(self), 'value')}, opset {opsets}>"
 
 
 def check(node: Node, found: Any) -> None:

@@ -88,11 +88,11 @@ class JaxModel:
         """
         return dict(zip(self.output_names, self._outputs(self.params, args, kwargs), strict=True))
 
-    def apply(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+    def apply(self, params: Mapping[str, Any] | JaxModel, *args: Any, **kwargs: Any) -> Any:
         """The model's outputs with these parameters: an array, or a tuple of several.
 
         Args:
-          params: an array (*D) for each name in `f.params`.
+          params: an array (*D) for each name in `f.params`; or a `JaxModel` that has them.
           *args: the inputs in order; an optional one that is left out is None. One that decides
             sizes, such as the shape of a Reshape, must be a NumPy array, not one of JAX; it is
             compiled anew for each content.
@@ -109,24 +109,26 @@ class JaxModel:
         return outputs[0] if len(outputs) == 1 else outputs
 
     def _outputs(
-        self, params: Mapping[str, Any], args: Sequence[Any], kwargs: dict[str, Any]
+        self, params: Mapping[str, Any] | JaxModel, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> tuple[Any, ...]:
         static = self._static
         key = None if "key" in static.inputs else kwargs.pop("key", None)
         inputs = self._bind(args, kwargs)
-        if missing := static.places.keys() - params.keys():
-            raise UnknownValueError(f"parameters are missing: {', '.join(sorted(missing)[:5])}")
+        params = _by_name(params)
+        if missing := sorted(static.places.keys() - params.keys()):
+            more = ", ..." if len(missing) > 5 else ""
+            raise UnknownValueError(f"parameters are missing: {', '.join(missing[:5])}{more}")
         own = {n: params[n] for n in static.places}
         return static(own, inputs, key)
 
-    def replace(self, params: Mapping[str, Any]) -> JaxModel:
+    def replace(self, params: Mapping[str, Any] | JaxModel) -> JaxModel:
         """The same model with other parameters; those that are not given stay.
 
         It shares what is compiled.
 
         Args:
           params: arrays by name, each of the shape (*D) that `f.params` has there, of any float
-            dtype.
+            dtype; or a `JaxModel` that has them.
 
         Raises:
           UnknownValueError: the model has no parameter of that name.
@@ -139,7 +141,9 @@ class JaxModel:
           >>> f.replace({"w": np.float32([3, 4])})(np.ones(2, np.float32))
           Array([3., 4.], dtype=float32)
         """
-        given = {n: v if hasattr(v, "dtype") else np.asarray(v) for n, v in params.items()}
+        given = {
+            n: v if hasattr(v, "dtype") else np.asarray(v) for n, v in _by_name(params).items()
+        }
         for name, array in given.items():
             stored = self._static.places.get(name)
             if stored is None:
@@ -226,6 +230,8 @@ class JaxModel:
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         names = self._static.inputs
+        if any(isinstance(a, Mapping) for a in args):
+            raise UnknownValueError("inputs go by position or by name: f(**inputs) for a mapping")
         if len(args) > len(names):
             raise UnknownValueError(
                 f"{len(args)} inputs given, the model takes {len(names)}: {', '.join(names)}"
@@ -250,8 +256,17 @@ class JaxModel:
         return {n: v for n, v in inputs.items() if v is not None}
 
     def __repr__(self) -> str:
-        count = sum(int(np.prod(p.shape)) for p in self.params.values() if hasattr(p, "shape"))
-        return f"JaxModel({self.model.name!r}, {len(self.params)} parameters of {count:,} elements)"
+        from .show.text import plural
+
+        arrays = self.params.values()
+        text = plural(len(arrays), "parameter")
+        if all(hasattr(p, "shape") for p in arrays):  # else they are shardings or the like
+            text += f" of {plural(sum(int(np.prod(p.shape)) for p in arrays), 'element')}"
+        return f"JaxModel({self.model.name!r}, {text})"
+
+
+def _by_name(params: Mapping[str, Any] | JaxModel) -> Mapping[str, Any]:
+    return params.params if isinstance(params, JaxModel) else params
 
 
 def _parameter(stored: Stored, precision: np.dtype | None) -> jax.Array:

@@ -60,6 +60,7 @@ def exported(
     """See `JaxModel.export`."""
     if params not in ("constants", "arguments"):
         raise ValueError(f"params is {params!r}, wants 'constants' or 'arguments'")
+    platforms = (platforms,) if isinstance(platforms, str) else platforms
     for name in platforms or ():  # JAX takes any word, and nothing could call the result
         if name not in PLATFORMS and name != jax_export.default_export_platform():
             raise ValueError(f"platform is {name!r}, wants one of {', '.join(PLATFORMS)}")

@@ -200,6 +200,8 @@ def describe(node: Node, scope: Scope) -> str:
     domain = f"{node.domain}::" if node.domain else ""
     version = scope.opsets.get(node.domain)
     opset = f", opset {version}" if version else ""
+    if node.label == f"{domain}{node.op_type} (opset {version})":  # an operator by itself
+        return node.label
     return f"{scope.path}{node.label} ({domain}{node.op_type}{opset})"
 
 

@@ -59,6 +59,12 @@ class Op:
         self.rankless = False
         parameters = inspect.signature(function, eval_str=True).parameters.values()
         inputs = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)]
+        for p in parameters:
+            if p.kind in (p.POSITIONAL_OR_KEYWORD, p.VAR_KEYWORD):
+                raise TypeError(
+                    f"{name}: parameter {p} is neither an input, which stands before a `/` (or is "
+                    "*xs), nor an attribute, which stands after a `*`"
+                )
         self.inputs = tuple(p.name for p in inputs)
         self.static = tuple(p.annotation == Static for p in inputs)
         self.known = tuple(p.annotation == Known for p in inputs)
@@ -160,6 +166,10 @@ def op(
     Returns:
       A decorator that gives back the registered `Op`, callable as the function itself.
 
+    Raises:
+      TypeError: a parameter that is neither an input (positional-only) nor an attribute
+        (keyword-only).
+
     Example:
       >>> import jaxshape as js
       >>> @js.op("Twice", domain="my.domain", elementwise=True)
@@ -168,6 +178,9 @@ def op(
       >>> twice
       <Op my.domain::Twice-1>
     """
+
+    if not isinstance(name, str):
+        raise TypeError(f'op takes the name of an operator, as @op("Conv"), not {name!r}')
 
     def register(function: Function) -> Op:
         made = Op(

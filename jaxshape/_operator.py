@@ -198,6 +198,8 @@ def operator(name: str, opset: int | None = None, domain: str = "") -> Operator:
         known = {v.name for v in registered() if v.domain == domain}
         near = difflib.get_close_matches(name, known, n=3)
         hint = f"; is it {' or '.join(near)}?" if near else "; register it with jaxshape.op"
+        if elsewhere := sorted({v.domain or "ai.onnx" for v in registered() if v.name == name}):
+            hint = f" in domain {domain or 'ai.onnx'}; it is one of {' and '.join(elsewhere)}"
         raise UnsupportedError(f"no operator {full} is known{hint}")
     newest_opset = max(last, 1 if domain else onnx.defs.onnx_opset_version())
     opset = newest_opset if opset is None else opset

@@ -273,8 +273,11 @@ class Sweep(Mapping[str, np.ma.MaskedArray]):
         return sweep_text(self)
 
     def __repr__(self) -> str:
+        from .show.text import plural
+
         sizes = ", ".join(f"{name}: {v.size}" for name, v in self._given.items())
-        return f"<Sweep of {len(self)} values at {self.count} bindings ({sizes})>"
+        many = plural(len(self), "value"), plural(self.count, "binding")
+        return f"<Sweep of {many[0]} at {many[1]} ({sizes})>"
 
     def _repr_html_(self) -> str:
         from .show.sweep import sweep_html

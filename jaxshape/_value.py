@@ -119,6 +119,8 @@ class TensorType(metaclass=_Interned):
     def normal(dtype: Any, shape: Sequence[Any] | None) -> tuple[Any, ...]:
         if not isinstance(dtype, np.dtype) and dtype is not None:
             dtype = as_dtype(dtype)
+        if isinstance(shape, str):
+            raise TypeError(f"the shape is {shape!r}, wants a tuple of sizes, as ({shape!r},)")
         if shape is not None:
             shape = tuple([d if type(d) is int or type(d) is Dim else as_dim(d) for d in shape])
         return dtype, shape

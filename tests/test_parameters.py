@@ -146,6 +146,8 @@ def test_replace_checks_names_and_shapes():
     doubled = f.replace({"a_w": 2 * f.params["a_w"]})
     np.testing.assert_array_equal(doubled(X), f(X) + 5 * 1 + 7 * 2 + 9 * 3)
     np.testing.assert_array_equal(f.replace({})(X), f(X))
+    for same in (f.replace(doubled)(X), f.apply(doubled, X)):
+        np.testing.assert_array_equal(same, doubled(X))
     for params, error, text in (
         ({"c": X}, js.UnknownValueError, "no parameter 'c'; it has a_w, a_b, b_w"),
         ({"a_b": X}, js.ShapeError, r"'a_b' has shape \(1, 2\), wants \(3,\)"),
@@ -176,6 +178,14 @@ def test_saved_and_loaded_parameters_are_the_same(tmp_path, dtype):
 
 def scaled(f, by=2):
     return f.replace({n: by * v for n, v in f.params.items()})
+
+
+def test_no_proper_file_of_parameters(tmp_path):
+    (tmp_path / "text").write_text("no weights at all")
+    with pytest.raises(js.ModelError, match="text is no safetensors file"):
+        js.load_params(tmp_path / "text")
+    with pytest.raises(OSError, match="cannot write"):
+        js.save_params({"w": X}, tmp_path / "no" / "folder")
 
 
 def test_to_onnx_has_the_parameters():

@@ -206,7 +206,7 @@ def test_shown(trace):
     assert ["batch", "1 ... 29", "29"] in rows
     assert "none" not in repr(sweep) and "58 bindings" in repr(sweep)
     assert json.loads(json.dumps(sweep.to_dict(["y"])))["values"]["y"]["bytes"][1] is None
-    assert str(trace.sweep()).startswith("1 bindings")
+    assert str(trace.sweep()).startswith("1 binding\n")
 
 
 def test_a_million_bindings(trace):

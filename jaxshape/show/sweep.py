@@ -9,7 +9,7 @@ import numpy as np
 
 from .._value import dtype_name
 from .html import widget
-from .text import bytes_text, printable, reason, table
+from .text import bytes_text, plural, printable, reason, table
 
 if TYPE_CHECKING:
     from .._sweep import Sweep
@@ -26,7 +26,9 @@ def _sections(sweep: Sweep) -> list[Section]:
     good = int(valid.sum())
     found: list[Section] = []
     ranges = [(name, _range(np.unique(v)), len(np.unique(v))) for name, v in sizes.items()]
-    title = f"{sweep.count:,} bindings" + (f", {good:,} of which hold" if good < valid.size else "")
+    title = plural(sweep.count, "binding")
+    if good < valid.size:
+        title += f", {good:,} of which {'holds' if good == 1 else 'hold'}"
     found.append((title, ("size", "values", "n"), ranges))
     broken = [(str(r), f"{n:,}", reason(r)) for r, n in sweep.broken.items()]
     if broken:

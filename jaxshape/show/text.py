@@ -41,6 +41,11 @@ def printable(text: object) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in raw)
 
 
+def plural(n: int, noun: str) -> str:
+    """How many, as `1 binding` and `1,200 bindings`."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
 def table(rows: Iterable[Sequence[object]], header: Sequence[str] = (), indent: str = "") -> str:
     """Rows as lines, each column as wide as its widest cell; the last is not padded.
 
@@ -86,11 +91,12 @@ def value_rows(values: Values) -> list[tuple[str, str, Any, Any]]:
     """Name, operator, type and known content of each value but the weights, in order."""
     graph = values.graph
     makers = {name: node for node in graph.nodes for name in node.outputs if name}
-    inputs = (
-        [i.name for i in (*graph.inputs, *graph.optional_inputs)]
-        if isinstance(graph, Graph)
-        else graph.inputs
-    )
+    if isinstance(graph, Graph):  # those that have a value in the file are weights, unless given
+        given = getattr(values, "inputs", {})
+        inputs = [i.name for i in graph.inputs]
+        inputs += [i.name for i in graph.optional_inputs if i.name in given]
+    else:
+        inputs = graph.inputs
     rows = [(name, "input") for name in inputs if name in values]
     for name, node in makers.items():
         if name in values:
