@@ -100,7 +100,11 @@ def whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         return
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with open(part, "wb") as f:
+        try:
+            f = open(part, "wb")
+        except OSError as e:  # of a file that nobody has asked for
+            raise type(e)(e.errno, e.strerror, str(path)) from e
+        with f:
             yield f
         if path.exists():
             shutil.copymode(path, part)

@@ -7,6 +7,7 @@ it is written beside its place and then moved there.
 import functools
 import json
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,12 +36,18 @@ def command(function: Callable[..., None], status: int = 1) -> Callable[..., Non
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:
         try:
-            function(*args, **kwargs)
+            with warnings.catch_warnings():
+                warnings.showwarning = say
+                function(*args, **kwargs)
         except (js.JaxshapeError, OSError) as e:
             typer.echo(f"jaxshape: {' '.join(str(e).split())}", err=True)
             raise typer.Exit(status) from None
 
     return app.command()(run)
+
+
+def say(message: Warning | str, *_: Any) -> None:
+    typer.echo(f"jaxshape: warning: {message}", err=True)
 
 
 @app.callback(invoke_without_command=True)
@@ -143,7 +150,10 @@ def read_arrays(items: list[str]) -> dict[str, np.ndarray]:
         if file.endswith(".pb"):
             arrays[name] = read_value(Path(file))
         else:
-            arrays[name] = np.load(file, allow_pickle=False)
+            try:
+                arrays[name] = np.load(file, allow_pickle=False)
+            except ValueError as e:
+                raise js.JaxshapeError(f"{file} is no npy file of numbers or text") from e
     return arrays
 
 
@@ -293,8 +303,11 @@ def validate(
     for item in inputs or ():
         if "=" not in item and Path(item).is_dir():
             given, stored = data_set(loaded, Path(item))
-        else:
+        elif "=" in item or item.endswith(".npz"):
             given = read_arrays([item])
+        else:
+            text = f"{item!r} is neither NAME=NPY nor a folder that is there"
+            raise typer.BadParameter(text, param_hint="--input")
         feed = (feed or {}) | given
     report = js.validate(
         loaded,
