@@ -85,6 +85,19 @@ def test_a_trace_as_text(trace):
     assert str(trace) == "\n".join(lines)
 
 
+def test_a_weight_that_callers_may_give_is_shown_where_they_do():
+    m = model(
+        "g (float[N, 2] x, float[2] w) => (float[] y) <float[2] w = {1, 2}> { y = Mul(x, w) }"
+    )
+    for shapes, shown in ((None, ["x", "y"]), ({"w": (2,)}, ["x", "w", "y"])):
+        assert [line.split()[0] for line in str(js.trace(m, shapes)).splitlines()[1:]] == shown
+
+
+def test_public_names():
+    assert {"trace", "op", "sizes", "JaxshapeError"} <= set(js.__all__) <= set(dir(js))
+    assert all(getattr(js, name) is not None for name in js.__all__)
+
+
 def test_a_trace_as_html(trace):
     source = html.trace_html(trace)
     page = Page(source)

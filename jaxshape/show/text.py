@@ -92,7 +92,7 @@ def value_rows(values: Values) -> list[tuple[str, str, Any, Any]]:
     graph = values.graph
     makers = {name: node for node in graph.nodes for name in node.outputs if name}
     if isinstance(graph, Graph):  # those that have a value in the file are weights, unless given
-        given = getattr(values, "inputs", {})
+        given = getattr(values, "_given", {})
         inputs = [i.name for i in graph.inputs]
         inputs += [i.name for i in graph.optional_inputs if i.name in given]
     else:
