@@ -17,6 +17,7 @@ import numpy as np
 
 from ._bounded import bounded_outputs
 from ._device import NARROW, canonical, one_warning, to_device
+from ._error import UnsupportedError
 from ._export_walk import walking
 from ._host import content_key, is_host
 from ._interpret import Scope, enter
@@ -48,6 +49,15 @@ class Conversion:
         self.sizing = sizing_inputs(model)
         self._compiled: collections.OrderedDict[Any, Any] = collections.OrderedDict()
         self._on_device: dict[Any, dict[str, Any]] = {}
+
+    def __deepcopy__(self, memo: Any) -> Conversion:
+        return self  # nothing here changes, and a copied model is a pytree of the same kind
+
+    def __reduce__(self) -> Any:
+        raise UnsupportedError(
+            f"the conversion of model {self.model.name!r} cannot be pickled: save its parameters "
+            "(save_params), and convert the model anew and load them where they are needed"
+        )
 
     def __call__(
         self, params: Mapping[str, Any], inputs: Mapping[str, Any], key: Any

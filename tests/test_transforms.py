@@ -1,6 +1,8 @@
 """A converted model under JAX's transformations, in 32 and 64 bits; how often it is compiled."""
 
+import copy
 import functools
+import pickle
 
 import jax
 import jax.numpy as jnp
@@ -209,3 +211,14 @@ def test_a_key_decides_what_is_drawn():
     assert not np.array_equal(f(x, key=keys[1])[0], y)
     np.testing.assert_array_equal(jax.vmap(lambda k: f(x, key=k)[0])(keys)[0], y)
     np.testing.assert_array_equal(f(x)[0], f(x)[0])
+
+
+def test_a_copy_is_a_pytree_of_the_same_kind(f):
+    """With parameters of its own, sharing what is compiled; it is not pickled."""
+    copied = copy.deepcopy(f)
+    total = jax.tree.map(jnp.add, f, copied)
+    np.testing.assert_array_equal(total.params["b"], 2 * B)
+    jax.jit(lambda g: jax.tree.map(jnp.negative, g), donate_argnums=0)(copied)
+    np.testing.assert_allclose(f(X)[0], expected(X), rtol=1e-5)
+    with pytest.raises(js.UnsupportedError, match="cannot be pickled: save its parameters"):
+        pickle.dumps(f)
