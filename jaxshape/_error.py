@@ -11,8 +11,10 @@ Catching `JaxshapeError` catches them all; the second base keeps the meaning tha
 has for it.  Anything else that escapes is a defect of this package.
 """
 
+import difflib
 import sys
 import warnings
+from collections.abc import Iterable
 
 
 class JaxshapeError(Exception):
@@ -55,3 +57,9 @@ def warn(text: str) -> None:
     while frame and frame.f_globals.get("__name__", "").partition(".")[0] in _INNER:
         frame, level = frame.f_back, level + 1
     warnings.warn(text, JaxshapeWarning, stacklevel=level)
+
+
+def similar(name: str, names: Iterable[str]) -> str:
+    """The end of a message about a name that is not there: which ones it may have meant."""
+    close = difflib.get_close_matches(name, list(names), 3)
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""

@@ -8,14 +8,16 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
-from ._error import UnknownValueError
+from ._error import UnknownValueError, UnsupportedError
 from ._feed import checked_feed
 from ._model import Declared, Input, Model, load
-from ._run import Runner, execute, placed
+from ._run import Runner, execute, find_device, placed
 from ._value import STRING, dtype_name
 
+_PROVIDERS = {"CUDAExecutionProvider": "gpu", "CPUExecutionProvider": "cpu"}
 _NAMES = {"float32": "float", "float64": "double"}
 
 
@@ -38,6 +40,8 @@ class InferenceSession:
 
     Args:
       model: what `load` takes.
+      sess_options: means nothing here; for code that was written for onnxruntime.
+      providers: onnxruntime's names, in order of preference, in place of `device`.
       device: a `jax.Device` or its name; None: JAX's default. The weights go there once.
 
     Example:
@@ -49,20 +53,31 @@ class InferenceSession:
       [array([[-1., -1.]], dtype=float32)]
     """
 
-    def __init__(self, model: Any, *, device: Any = None):
+    def __init__(
+        self,
+        model: Any,
+        sess_options: Any = None,
+        providers: Sequence[Any] | None = None,
+        *,
+        device: Any = None,
+    ):
         self.model: Model = load(model)
-        self.device = device
+        self.device = _device_of(providers) if device is None and providers else device
         self._runner = Runner()
 
     def __repr__(self) -> str:
         return f"<InferenceSession of {self.model.name!r}>"
 
     def run(
-        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any] | Sequence[Any]
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any] | Sequence[Any],
+        run_options: Any = None,
     ) -> list[Any]:
         """The outputs of these names, in their order, for inputs by name or in order.
 
-        All outputs where no name is given (None, or a list of none), as in onnxruntime.
+        All outputs where no name is given (None, or a list of none), as in onnxruntime, whose
+        `run_options` mean nothing here.
 
         Raises:
           UnknownValueError: a name that the model does not have, or a missing input.
@@ -87,6 +102,32 @@ class InferenceSession:
     def get_outputs(self) -> list[NodeArg]:
         """Name, type and shape of each output, as far as the model declares them."""
         return [_arg(o) for o in self.model.graph.outputs]
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """Name, type and shape of each input that may be left out: the model has a value for it."""
+        return [_arg(i) for i in self.model.graph.optional_inputs]
+
+    def get_providers(self) -> list[str]:
+        """What onnxruntime calls the platform that this runs on."""
+        device = jax.devices()[0] if self.device is None else find_device(self.device)
+        names = {platform: provider for provider, platform in _PROVIDERS.items()}
+        return [names.get(device.platform, f"{device.platform.upper()}ExecutionProvider")]
+
+
+def _device_of(providers: Sequence[Any]) -> str:
+    """The first of onnxruntime's providers, or pairs of one and its options, that JAX has."""
+    names = [p if isinstance(p, str) else p[0] for p in providers]
+    for name in names:
+        if name in _PROVIDERS:
+            try:
+                find_device(_PROVIDERS[name])
+            except UnsupportedError:
+                continue
+            return _PROVIDERS[name]
+    raise UnsupportedError(
+        f"none of the providers {', '.join(names)} is here; known are {', '.join(_PROVIDERS)}, or "
+        "give device="
+    )
 
 
 def _arg(given: Input) -> NodeArg:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 
 from ._declared import Declared
-from ._error import UnknownValueError
+from ._error import UnknownValueError, similar
 from ._model import Graph, Input, Model, Node
 
 
@@ -28,7 +27,8 @@ def sliced(model: Model, inputs: Sequence[str] | None, outputs: Sequence[str] | 
     values = {*own, *graph.initializers, *(n for node in graph.nodes for n in node.outputs if n)}
     for name in (*wanted, *(given or ())):
         if name not in values:
-            raise UnknownValueError(f"the model has no value {name!r}{_similar(name, values)}")
+            close = similar(name, values) or " outside of subgraphs"
+            raise UnknownValueError(f"the model has no value {name!r}{close}")
     cut = frozenset(given or ())
     nodes, names = _needed(graph.nodes, wanted, cut)
     if given is None:
@@ -57,11 +57,6 @@ def sliced(model: Model, inputs: Sequence[str] | None, outputs: Sequence[str] | 
 
 def _names(given: Sequence[str]) -> list[str]:
     return [given] if isinstance(given, str) else list(dict.fromkeys(given))
-
-
-def _similar(name: str, values: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(values), 3)
-    return f"; did you mean {' or '.join(map(repr, close))}?" if close else " outside of subgraphs"
 
 
 def _needed(

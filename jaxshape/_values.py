@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from ._dim import Dim
-from ._error import UnknownValueError
+from ._error import UnknownValueError, similar
 from ._facts import Facts
 from ._host import DimArray, is_host, type_of
 from ._interpret import Scope
@@ -75,7 +75,8 @@ class Values(Mapping[str, Any]):
 
     def _known(self, name: str) -> Any:
         if name not in self._scope.values:
-            raise UnknownValueError(f"the graph has no value {name!r}")
+            close = similar(str(name), self._scope.values)
+            raise UnknownValueError(f"the graph has no value {name!r}{close}")
         return resolved(self._scope.values[name], self._facts)
 
     def __iter__(self) -> Iterator[str]:

@@ -1,0 +1,49 @@
+"""`InferenceSession` takes the calls that were written for onnxruntime."""
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from builders import model
+from onnx import numpy_helper
+
+import jaxshape as js
+
+X = np.array([[1, -2]], np.float32)
+
+
+@pytest.fixture(scope="module")
+def made():
+    found = model("""g (float[N, 2] x, float[2] w) => (float[N, 2] y, int64[2] s)
+        { y = Mul (x, w) s = Shape (x) }""")
+    found.graph.initializer.append(numpy_helper.from_array(np.array([2, 3], np.float32), "w"))
+    return found
+
+
+def test_calls_of_onnxruntime(made):
+    providers = [("CUDAExecutionProvider", {"device_id": 0}), "CPUExecutionProvider"]
+    options = onnxruntime.SessionOptions()
+    data = made.SerializeToString()
+    ours = js.InferenceSession(data, options, ["CPUExecutionProvider"])
+    theirs = onnxruntime.InferenceSession(data, options, ["CPUExecutionProvider"])
+    for method in ("get_inputs", "get_outputs", "get_overridable_initializers"):
+        for a, b in zip(getattr(ours, method)(), getattr(theirs, method)(), strict=True):
+            assert (a.name, a.type, a.shape) == (b.name, b.type, b.shape)
+    assert ours.get_providers() == theirs.get_providers()
+    assert js.InferenceSession(made, providers=providers).get_providers()
+    for names in (None, ["s"], ["s", "y"], []):
+        for feed in ({"x": X}, {"x": X, "w": np.ones(2, np.float32)}):
+            got, want = (s.run(names, feed, None) for s in (ours, theirs))
+            for a, b in zip(got, want, strict=True):
+                np.testing.assert_array_equal(a, b)
+
+
+def test_providers_that_are_not_here(made):
+    with pytest.raises(js.UnsupportedError, match=r"none of the providers Tensorrt.* give dev"):
+        js.InferenceSession(made, providers=["TensorrtExecutionProvider"])
+
+
+def test_a_name_that_is_nearly_right(made):
+    with pytest.raises(js.UnknownValueError, match="no value 'yy'; did you mean 'y'"):
+        js.trace(made)["yy"]
+    assert onnx.checker.check_model(js.trace(made).to_onnx()) is None
