@@ -40,6 +40,9 @@ class Mapped:
         self.array = np.frombuffer(self._data, np.uint8)
         self.proto = ModelProto.FromString(rewritten(self._data, self._referring))
 
+    def __deepcopy__(self, memo: object) -> Mapped:
+        return self
+
     @functools.cached_property
     def _whole(self) -> ModelProto:
         if len(self._data) > _MESSAGE:

@@ -133,6 +133,9 @@ class Stored:
             self._array = (lambda kept=array: kept) if array.size <= SMALL else weakref.ref(array)
         return array
 
+    def __deepcopy__(self, memo: object) -> Stored:
+        return self  # nothing about it changes, and it may lie in a file that is mapped
+
     def __repr__(self) -> str:
         return f"Stored({self.name!r}, {self.dtype}, {list(self.shape)})"
 

@@ -1,5 +1,6 @@
 """Large model files are mapped: their weights are read when asked for, wherever the file lies."""
 
+import copy
 import gc
 import mmap
 import weakref
@@ -156,6 +157,13 @@ def test_more_than_a_protobuf_holds(path, monkeypatch):
     assert str(js.trace(loaded)["y"]) == "float32[N, 1024]"
     with pytest.raises(js.ModelError, match="a ModelProto holds less than 1,048,576"):
         _ = loaded.proto
+
+
+@pytest.mark.parametrize("make", [js.load, js.trace, js.InferenceSession])
+def test_copies_share_the_file(make, path):
+    made = copy.deepcopy(make(path))
+    graph = getattr(made, "model", made).graph
+    assert isinstance(owner(graph.initializers["w"].array()), mmap.mmap)
 
 
 def test_a_link_to_the_file(path, tmp_path):
