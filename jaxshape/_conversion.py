@@ -43,7 +43,9 @@ class Conversion:
         self.model, self.places, self.buffers, self.dtype = model, places, buffers, dtype
         self.bounds = bounds
         self.stored_buffers = {n: in_precision(s.array(), dtype) for n, s in buffers.items()}
-        self.inputs = tuple(i.name for i in (*model.graph.inputs, *model.graph.optional_inputs))
+        inputs = (*model.graph.inputs, *model.graph.optional_inputs)
+        self.inputs = tuple(i.name for i in inputs)
+        self.dtypes = {i.name: i.type.dtype for i in inputs if i.type.kind == "tensor"}
         self.required = frozenset(i.name for i in model.graph.inputs)
         self.outputs = tuple(o.name for o in model.graph.outputs)
         self.sizing = sizing_inputs(model)

@@ -25,6 +25,7 @@ from ._model import Model, Stored, load
 from ._parameters import Freeze, sorted_out
 from ._precision import float_type
 from ._slice import sliced
+from ._value import dtype_name
 
 
 @jax.tree_util.register_pytree_node_class
@@ -253,6 +254,10 @@ class JaxModel:
                     f"input {name!r} is text, which JAX does not have: use jaxshape.run, or give "
                     "to_jax the values that are made of it, as inputs="
                 )
+            wanted = self._static.dtypes.get(name)
+            given = getattr(value, "dtype", wanted)
+            if wanted is not None and _kind(given) != _kind(wanted):
+                raise ShapeError(f"input {name!r} has dtype {given}, wants {dtype_name(wanted)}")
         return {n: v for n, v in inputs.items() if v is not None}
 
     def __repr__(self) -> str:
@@ -267,6 +272,12 @@ class JaxModel:
 
 def _by_name(params: Mapping[str, Any] | JaxModel) -> Mapping[str, Any]:
     return params.params if isinstance(params, JaxModel) else params
+
+
+def _kind(dtype: Any) -> Any:
+    """What a dtype is of, whatever its precision: that follows the caller."""
+    kinds = (jax.numpy.bool, jax.numpy.integer, jax.numpy.floating, jax.numpy.complexfloating)
+    return next((k for k in kinds if jax.numpy.issubdtype(dtype, k)), dtype)
 
 
 def _parameter(stored: Stored, precision: np.dtype | None) -> jax.Array:

@@ -80,6 +80,18 @@ def test_text_is_refused_with_the_input():
     np.testing.assert_array_equal(g(x, x), [2, 2])
 
 
+@pytest.mark.parametrize("other", [np.uint8, np.bool_, np.complex64])
+def test_an_input_of_another_kind(other):
+    """Its precision follows the caller, its kind does not."""
+    f = js.to_jax(model(LINEAR))
+    assert f(X.astype(np.float64)).shape == (3, 1)
+    for given in (X.astype(other), jnp.asarray(X.astype(other))):
+        with pytest.raises(js.ShapeError, match="'x' has dtype .*, wants float32"):
+            f(given)
+    with pytest.raises(js.ShapeError, match="wants float32"):
+        jax.jit(f)(X.astype(other))
+
+
 def test_shapes_used_statically_are_no_parameters():
     f = js.to_jax(
         model("""g (float[N, 4, 4] x) => (float[a, b, c, d] y) <float[4] s = {1, 1, 2, 2}> {
