@@ -57,9 +57,6 @@ def options(version: Annotated[bool, typer.Option("--version", help="Print it.")
         raise typer.Exit
 
 
-# Text on the command line
-
-
 def pair(text: str, option: str) -> tuple[str, str]:
     """NAME=VALUE, split at the last `=`: a value's name may hold any character."""
     name, equals, value = text.rpartition("=")
@@ -69,13 +66,14 @@ def pair(text: str, option: str) -> tuple[str, str]:
 
 
 def parse_shape(text: str) -> tuple[int | str | None, ...]:
-    """The dims that `text` lists: numbers, names, expressions, or ? for an unknown one.
+    """The dims that `text` lists, in brackets or not: numbers, names, expressions, ? for unknown.
 
     >>> parse_shape("batch, 3, max(h, w), ?")
     ('batch', 3, 'max(h, w)', None)
-    >>> parse_shape("")
-    ()
+    >>> parse_shape("[1, 3]"), parse_shape("")
+    ((1, 3), ())
     """
+    text = text.strip().removeprefix("[").removesuffix("]")
     # A comma inside parentheses belongs to max(a, b) or min(a, b).
     dims, depth, start = [], 0, 0
     for i, c in enumerate(text):
