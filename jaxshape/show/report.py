@@ -29,6 +29,8 @@ def _rows(report: Report) -> list[tuple[str, ...]]:
 def _off(check: Check) -> str:
     if check.problem or not math.isfinite(check.share):
         return ""
+    if check.share > 10:
+        return f"{check.share:,.0f} times the tolerance"
     return f"{100 * check.share:.1f} % of tolerance"
 
 
