@@ -69,7 +69,7 @@ class Watcher(Watching, Runner):
 
     def __init__(self, brief: bool = False) -> None:
         Runner.__init__(self)
-        self.options = BRIEF if brief else None
+        self.options = BRIEF if brief else {}
         self.drew: set[Node] = set()
         self.copies: dict[Any, list[Node]] = {}  # the same ones again meet their compiled plans
 

@@ -8,6 +8,7 @@ is lost. Nothing here changes a setting of JAX.
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
@@ -33,6 +34,28 @@ def canonical(dtype: Any, *arrays: Any) -> np.dtype:
     if arrays and namespace(*arrays) is np:
         return np.dtype(dtype)
     return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
+
+
+OPTION = "xla_cpu_experimental_ynn_fusion_type"
+
+
+@functools.cache
+def compiler_options() -> dict[str, Any]:
+    """What our own jits tell XLA.
+
+    In jaxlib 0.10 the YNN fusions of its CPU backend give garbage where a reduction or elementwise
+    steps follow a long chain of convolutions (a ResNet-50 of constant weights: in each process
+    another number), so that they are left to dots and convolutions. Nothing was seen to be slower.
+    A jaxlib that lacks the option needs nothing.
+    """
+    kinds = ("DOT", "INDIVIDUAL_DOT", "INDIVIDUAL_CONVOLUTION")
+    names = ",".join([f"LIBRARY_FUSION_TYPE_{kind}" for kind in kinds])
+    options: Any = {OPTION: names}
+    try:
+        jax.jit(lambda: 0).lower().compile(compiler_options=options)
+    except jax.errors.JaxRuntimeError:
+        return {}
+    return options
 
 
 def to_device(x: Any) -> Any:

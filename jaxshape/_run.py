@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ._device import compiler_options
 from ._error import ExecutionError, JaxshapeError, UnsupportedError
 from ._facts import Facts, using
 from ._feed import checked_feed
@@ -78,7 +79,7 @@ class Runner(Lowerer):
         super().__init__()
         self.stages: dict[Any, Stage] = {}
         self.weights: dict[int, Any] = {}
-        self.options: dict[str, Any] | None = None  # of the compiler
+        self.options: dict[str, Any] = {}  # of the compiler, beside those that all our jits have
 
     def lowerer(self) -> Lowerer:
         """What computes the nodes of a segment under jit."""
@@ -110,7 +111,7 @@ class Runner(Lowerer):
         if plan.call is None:
             constants = {n: v.array() for n, v in small.items()} | plan.known
             segment = _segment(plan, scope, constants, self.lowerer())
-            plan.call = jax.jit(segment, compiler_options=self.options)
+            plan.call = jax.jit(segment, compiler_options=compiler_options() | self.options)
         try:
             # JAX ends the process where an array is looked at of which there is no memory
             return jax.block_until_ready(plan.call(arguments))
