@@ -25,10 +25,11 @@ from ._static import axis_of, replaced, size_of
 from .slicing import Window, cut
 
 
-def check_range(indices: Any, size: Any, axis: int) -> None:
-    """Refuse indices known on the host that lie outside an axis; demand that a symbolic one holds
-    them.
+def check_range(indices: Any, data: Any, axis: int) -> None:
+    """Refuse indices known on the host that lie outside an axis of a shape; demand that a symbolic
+    one holds them.
     """
+    size = data[axis]
     if isinstance(indices, np.ndarray) and indices.size:
         low, high = int(indices.min()), int(indices.max())
         needed = max(-low, high + 1)
@@ -40,10 +41,15 @@ def check_range(indices: Any, size: Any, axis: int) -> None:
 
 
 def check_tuples(indices: Any, data: Any, batch: int = 0) -> None:
-    """The same of index tuples (*I, k) into a shape, after its batch axes."""
+    """The same of index tuples (*I, k) into a shape, after its batch axes; those that take slices
+    without elements are never looked up.
+    """
     if isinstance(indices, np.ndarray):
-        for i in range(indices.shape[-1]):
-            check_range(indices[..., i], data[batch + i], batch + i)
+        k = indices.shape[-1]
+        if any(isinstance(d, int) and d == 0 for d in data[batch + k :]):
+            return
+        for i in range(k):
+            check_range(indices[..., i], data, batch + i)
 
 
 def grid(x: Any) -> list[Any]:
@@ -75,7 +81,7 @@ def check_elements(data: Any, indices: Any, axis: int) -> int:
 def gather(data, indices: Known, /, *, axis=0):
     """Take from data (*A, n, *B) at indices (*I) -> (*A, *I, *B)."""
     axis = axis_of(axis, data.ndim)
-    check_range(indices, data.shape[axis], axis)
+    check_range(indices, data.shape, axis)
     if namespace(data, indices) is np:
         taken = np.take(data, indices, axis)
         # for one element of text NumPy gives a bare str
@@ -90,7 +96,7 @@ def _(data, indices, /, *, axis=0):
     axis = axis_of(axis, len(data.shape))
     if indices.shape is None:
         return TensorType(data.dtype, None)
-    check_range(indices, data.shape[axis], axis)
+    check_range(indices, data.shape, axis)
     return TensorType(data.dtype, replaced(data.shape, axis, *indices.shape))
 
 
@@ -98,7 +104,7 @@ def _(data, indices, /, *, axis=0):
 def gather_elements(data, indices: Known, /, *, axis=0):
     """Take from data (*D) at indices (*I) on axis, at the entry's own place elsewhere -> (*I)."""
     axis = check_elements(hostdims(data.shape), hostdims(indices.shape), axis)
-    check_range(indices, data.shape[axis], axis)
+    check_range(indices, data.shape, axis)
     if namespace(data, indices) is np:
         return data[places(indices, axis)]
     if replaced(data.shape, axis) == replaced(indices.shape, axis):
@@ -111,7 +117,7 @@ def gather_elements(data, indices: Known, /, *, axis=0):
 def _(data, indices, /, *, axis=0):
     if data.shape is not None and indices.shape is not None:
         axis = check_elements(data.shape, indices.shape, axis)
-        check_range(indices, data.shape[axis], axis)
+        check_range(indices, data.shape, axis)
     elif data.shape is not None:
         return TensorType(data.dtype, (None,) * len(data.shape))
     return TensorType(data.dtype, indices.shape)

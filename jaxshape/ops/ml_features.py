@@ -154,7 +154,7 @@ def _table(x: Any) -> Any:
 def array_feature_extractor(x, y, /):
     """Take elements y (*K) of the last axis of x (*D, F) -> (*D, k); (F,) gives (1, k)."""
     _extracted(hostdims(x.shape), hostdims(y.shape))
-    check_range(y, x.shape[-1], x.ndim - 1)
+    check_range(y, x.shape, x.ndim - 1)
     if isinstance(y, np.ndarray) and y.size and y.min() < 0:
         raise ShapeError(f"index {y.min()} is negative, which is no place of a feature")
     xp = namespace(x, y)

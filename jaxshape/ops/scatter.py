@@ -58,7 +58,7 @@ def check_reduction(reduction: str, *known: str) -> None:
 
 def scatter_elements(data: Any, indices: Any, updates: Any, axis: int, reduction: str) -> Any:
     axis, agreed = scatter_check(axis, *map(hostdims, (data.shape, indices.shape, updates.shape)))
-    check_range(indices, data.shape[axis], axis)
+    check_range(indices, data.shape, axis)
     indices, updates = fit(indices, agreed), fit(updates, agreed)
     return write(data, places(indices, axis), updates, reduction)
 
@@ -157,7 +157,7 @@ def elements_rule(known, data, indices, updates, /, *, axis=0, reduction="none")
     check_reduction(reduction, *known)
     if None not in (data.shape, indices.shape, updates.shape):
         axis, _ = scatter_check(axis, data.shape, indices.shape, updates.shape)
-        check_range(indices, data.shape[axis], axis)
+        check_range(indices, data.shape, axis)
     rank = next((len(t.shape) for t in (indices, updates) if t.shape is not None), None)
     unknown = rank if rank is None else (None,) * rank
     return TensorType(data.dtype, unknown if data.shape is None else data.shape)

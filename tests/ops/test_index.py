@@ -220,6 +220,21 @@ def test_requirements(op, inputs, attributes, wanted):
     assert [" == ".join(sorted(r.split(" == "))) for r in found] == wanted
 
 
+@pytest.mark.parametrize(
+    ("x", "indices", "shape"),
+    [
+        ((0, 0, 5), np.array([[0], [-1]]), (2, 0, 5)),
+        ((2, 0, 0), np.array([[1, -1]]), (1, 0)),
+    ],
+)
+def test_slices_without_elements_are_not_looked_up(x, indices, shape):
+    """As in onnxruntime: an index tuple that takes nothing cannot be out of range."""
+    text = f"float32[{', '.join(map(str, x))}]"
+    made = node("GatherND", text, indices)
+    assert js.trace(made)["y0"].shape == shape
+    assert js.run(made, {"x0": np.zeros(x, np.float32)})["y0"].shape == shape
+
+
 F, I64 = "float32[4,3]", "int64[2,3]"
 
 
