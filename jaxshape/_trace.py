@@ -141,7 +141,8 @@ class Trace(Values):
             )
         # as given, not as requirements simplified it: those may fail at a size of 0
         written = {i.name: type_of(self._scope.values[i.name]) for i in self.model.graph.inputs}
-        shapes = {i: _bound(t, self._with_nameless(sizes, written)) for i, t in written.items()}
+        numbers = self._with_nameless(sizes, written)
+        shapes = {i: _bound(t, numbers) for i, t in written.items()}
         known = {k: v for k, v in self._given.items() if isinstance(v, np.ndarray)}
         return trace(self.model, shapes | known)
 
