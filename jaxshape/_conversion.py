@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from ._bounded import bounded_outputs
-from ._device import NARROW, canonical, one_warning, to_device
+from ._device import NARROW, canonical, compiler_options, one_warning, to_device, tracing
 from ._error import UnsupportedError
 from ._export_walk import walking
 from ._host import content_key, is_host
@@ -71,17 +71,23 @@ class Conversion:
         if not all(isinstance(d, int) for d in sizes):  # of an export, which looks into the walk
             return self.compute(params, self.stored_buffers, inputs, key)
         data = {n: v for n, v in inputs.items() if n not in known}
-        return self.compiled(known)(params, self.device_buffers(), data, key)
+        inner, outer = self.compiled(known)
+        call = inner if tracing(leaves) else outer
+        return call(params, self.device_buffers(), data, key)
 
-    def compiled(self, known: Mapping[str, Any]) -> Any:
-        """The function under jit, for these inputs that are known on the host."""
+    def compiled(self, known: Mapping[str, Any]) -> tuple[Any, Any]:
+        """The function under jit, for these inputs that are known on the host: as part of what a
+        caller compiles, and by itself, with the options that only an outermost jit can have.
+        """
         content = tuple((n, content_key(np.asarray(v))) for n, v in sorted(known.items()))
         if content not in self._compiled:
-            self._compiled[content] = jax.jit(
+            inner = jax.jit(
                 lambda params, buffers, data, key: self.compute(
                     params, buffers, {**data, **known}, key
                 )
             )
+            outer = jax.jit(lambda *args: inner(*args), compiler_options=compiler_options())
+            self._compiled[content] = inner, outer
             while len(self._compiled) > KEPT:
                 del self._compiled[next(filter(None, self._compiled))]
         self._compiled.move_to_end(content)

@@ -58,6 +58,18 @@ def compiler_options() -> dict[str, Any]:
     return options
 
 
+_probe = jax.jit(lambda: np.int8(0))
+
+
+def tracing(leaves: Iterable[Any]) -> bool:
+    """Whether a call with these leaves is part of a trace (of jit, grad, vmap) that is under way:
+    one of them belongs to it, or whatever is computed now does.
+    """
+    return any(isinstance(x, jax.core.Tracer) for x in leaves) or isinstance(
+        _probe(), jax.core.Tracer
+    )
+
+
 def to_device(x: Any) -> Any:
     """A host array as a `jax.Array` (a constant under jit), and one of JAX in the caller's setting;
     anything else as it is.
