@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What our own jits tell the compiler is what the installed one takes, and is said where it may be."""
+"""What our own jits tell the compiler: what the installed one takes, and where it may be said."""
 
 import contextlib
 
