@@ -72,7 +72,7 @@ class ShapesContext(Mapping[str, Any]):
         given = {"": opset} if isinstance(opset, int) else opset
         self.opsets = {"" if d == "ai.onnx" else d: int(v) for d, v in given.items()}
         graph = Graph("", (), (), (), {})
-        self._model = Model(graph, self.opsets, {}, onnx.IR_VERSION, "", onnx.ModelProto, ".")
+        self._model = Model(graph, self.opsets, {}, onnx.IR_VERSION, "", onnx.ModelProto(), ".")
         self._facts = Facts()
         self._tracer = Tracer(self._facts, strict_mode)
         self._values: dict[str, Any] = {}

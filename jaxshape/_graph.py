@@ -15,7 +15,7 @@ import graphlib
 import heapq
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,8 @@ from ._tensor import Stored
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+    from ._mapped import Mapped
 
 _SMALL = 1024  # elements: tensors up to here are compared by content in a node's key
 _NONE: frozenset[str] = frozenset()
@@ -193,13 +195,14 @@ class Model:
     functions: dict[tuple[str, str, str], Function]  # by domain, name, overload
     ir_version: int
     name: str
-    source: Callable[[], ModelProto]
+    outline: ModelProto  # as protobuf; the large weights of a mapped file are external data of it
     folder: str  # where its external data lies
+    mapped: Mapped | None = None
 
     @property
     def proto(self) -> ModelProto:
         """The model as protobuf; read with all weights that its file holds where it was mapped."""
-        return self.source()
+        return self.mapped.whole if self.mapped else self.outline
 
     def __str__(self) -> str:
         from .show.text import model_text

@@ -28,7 +28,7 @@ _MESSAGE = (1 << 31) - 1  # bytes: what protobuf parses at once
 
 
 class Mapped:
-    """The bytes of a model file: `proto` is the model that refers to them, `whole()` the model with
+    """The bytes of a model file: `proto` is the model that refers to them, `whole` the model with
     its weights inside, as any other tool would parse it.
     """
 
@@ -44,7 +44,7 @@ class Mapped:
         return self
 
     @functools.cached_property
-    def _whole(self) -> ModelProto:
+    def whole(self) -> ModelProto:
         if len(self._data) > _MESSAGE:
             raise ModelError(
                 f"{self.path} has {len(self._data):,} bytes, and a ModelProto holds less than "
@@ -52,9 +52,6 @@ class Mapped:
                 "ModelProto, such as trace, run, to_jax and infer_shapes_path, reads it as it is"
             )
         return ModelProto.FromString(self._data[:])
-
-    def whole(self) -> ModelProto:
-        return self._whole
 
     def _referring(self, count: int, tensor: Span) -> bytes | None:
         """The message of a large tensor whose elements lie in one piece, with where that is."""

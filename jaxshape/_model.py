@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import onnx
 from google.protobuf.message import EncodeError
 from onnx import (
@@ -42,6 +41,7 @@ from ._graph import Key as Key
 from ._graph import Model as Model
 from ._graph import Node as Node
 from ._graph import check_calls, in_order
+from ._mapped import Mapped
 from ._opsets import check_text, domain_of, opsets_of
 from ._part import with_parts
 from ._source import map_source, open_source
@@ -79,20 +79,16 @@ def load(source: Any) -> Model:
     if isinstance(source, Model):
         return source
     if mapped := map_source(source):
-        model = read(mapped.proto, mapped.folder, mapped.path, {mapped.name: mapped.array})
-        model.source = mapped.whole
-        return model
+        return read(mapped.proto, mapped.folder, mapped.path, mapped)
     return read(*open_source(source))
 
 
-def read(
-    proto: ModelProto, folder: str, origin: str, mapped: Mapping[str, np.ndarray] | None = None
-) -> Model:
-    """Read a model whose external data lies in `folder`, or in files that are `mapped` already;
+def read(proto: ModelProto, folder: str, origin: str, mapped: Mapped | None = None) -> Model:
+    """Read a model whose external data lies in `folder`, some of it in its own `mapped` file;
     `origin` is what errors call it.
     """
     try:
-        return _model(proto, Folder(folder, mapped))
+        return _model(proto, folder, mapped)
     except ModelError as e:
         raise ModelError(f"{origin}: {e}") from e.__cause__
     except UnicodeDecodeError as e:
@@ -101,7 +97,7 @@ def read(
         raise ModelError(f"{origin}: graphs or types lie too deep in one another: {e}") from e
 
 
-def _model(proto: ModelProto, folder: Folder) -> Model:
+def _model(proto: ModelProto, path: str, mapped: Mapped | None) -> Model:
     if not proto.HasField("graph"):
         raise ModelError("this is no ONNX model: it has no graph")
     if proto.ir_version > onnx.IR_VERSION:
@@ -114,6 +110,7 @@ def _model(proto: ModelProto, folder: Folder) -> Model:
         if proto.ir_version >= 3:
             raise ModelError("it does not say which opset it is written in (opset_import)")
         opsets = {"": 1}
+    folder = Folder(path, {mapped.name: mapped.array} if mapped else None)
     reader = _Reader(folder, opsets)
     functions: dict[tuple[str, str, str], Function] = {}
     for f in proto.functions:
@@ -132,7 +129,7 @@ def _model(proto: ModelProto, folder: Folder) -> Model:
             f"{f'node {user!r} takes' if user else 'the graph gives out'} {name!r}, which is "
             "no input, no initializer and no node's output"
         )
-    return Model(graph, opsets, functions, proto.ir_version, graph.name, lambda: proto, folder.path)
+    return Model(graph, opsets, functions, proto.ir_version, graph.name, proto, folder.path, mapped)
 
 
 def function_of(proto: FunctionProto) -> Function:

@@ -250,7 +250,7 @@ def run_node(
         if name and name not in inputs:
             raise UnknownValueError(f"{made.label} takes {name!r}, which is not given")
     graph = Graph("", (), (), (made,), {})
-    model = Model(graph, opsets, {}, onnx.IR_VERSION, "", onnx.ModelProto, ".")
+    model = Model(graph, opsets, {}, onnx.IR_VERSION, "", onnx.ModelProto(), ".")
     outputs = [n for n in made.outputs if n]
     with placed(device):
         runner, scope = Runner(), Scope(model, opsets)

@@ -8,6 +8,7 @@ count.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,9 +22,10 @@ from ._plan import names_used
 from ._value import STRING, as_dtype
 
 LARGEST = 2**31 - 1  # bytes of a protobuf
+FOLDER = "session.model_external_initializers_file_folder_path"
 ATTEMPTS = 40  # halvings, each a session of its own
 
-Engine = Callable[[onnx.ModelProto, Mapping[str, Any], Sequence[str]], Sequence[Any]]
+Engine = Callable[..., Sequence[Any]]  # of a ModelProto, a feed and names; folder=
 
 
 def reference_outputs(
@@ -44,9 +46,11 @@ def reference_outputs(
             f"no reference {reference!r}; known are {', '.join(ENGINES)}, a model (or its file), "
             "and a mapping of stored outputs"
         )
-    engine = ENGINES[reference]
     # the standard's reference does not resolve every attribute of a function
-    proto = _whole(inlined(model) if reference == "onnx" else model)
+    model = inlined(model) if reference == "onnx" else model
+    engine = functools.partial(ENGINES[reference], folder=model.folder)
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model.outline)
     outputs = [o.name for o in model.graph.outputs]
     inner = [n for n in inner if n not in outputs]
     if inner:
@@ -98,21 +102,10 @@ def _ask(
         proto.graph.output.extend(old)
 
 
-def _whole(model: Model) -> onnx.ModelProto:
-    """A copy of the model with its weights inside."""
-    proto = onnx.ModelProto()
-    proto.CopyFrom(model.proto)
-    onnx.external_data_helper.load_external_data_for_model(proto, model.folder)
-    if proto.ByteSize() > LARGEST:
-        raise UnsupportedError(
-            "a model above 2 GiB cannot be handed to a reference: give stored outputs, or a model"
-        )
-    return proto
-
-
 def _by_onnxruntime(
-    proto: onnx.ModelProto, feed: Mapping[str, Any], names: Sequence[str]
+    proto: onnx.ModelProto, feed: Mapping[str, Any], names: Sequence[str], folder: str
 ) -> Sequence[Any]:
+    """External data is left to it, so that weights that lie in files are in memory once."""
     try:
         import onnxruntime
     except ImportError as e:
@@ -124,6 +117,12 @@ def _by_onnxruntime(
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.log_severity_level = 4
+        options.add_session_config_entry(FOLDER, folder)
+        if proto.ByteSize() > LARGEST:
+            raise UnsupportedError(
+                "onnxruntime takes no model above 2 GiB from memory: give the path of one that has "
+                "its weights in files, or reference='onnx'"
+            )
         return onnxruntime.InferenceSession(
             proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
@@ -197,10 +196,11 @@ def _widened(
 
 
 def _by_onnx(
-    proto: onnx.ModelProto, feed: Mapping[str, Any], names: Sequence[str]
+    proto: onnx.ModelProto, feed: Mapping[str, Any], names: Sequence[str], folder: str
 ) -> Sequence[Any]:
     from onnx.reference import ReferenceEvaluator
 
+    onnx.external_data_helper.load_external_data_for_model(proto, folder)
     with _quiet():
         return ReferenceEvaluator(proto).run(list(names), dict(feed))  # type: ignore[return-value]
 
@@ -222,7 +222,8 @@ def second_opinion(model: Model, node: Node, values: Mapping[str, Any]) -> dict[
     """One node's results by the standard's own reference, on these values of its inputs; None where
     it cannot tell.
     """
-    proto = next((p for p in model.proto.graph.node if list(p.output) == list(node.outputs)), None)
+    outline = model.outline
+    proto = next((p for p in outline.graph.node if list(p.output) == list(node.outputs)), None)
     used = list(dict.fromkeys(names_used(node)))
     if proto is None or any(n not in values for n in used):
         return None
@@ -236,12 +237,12 @@ def second_opinion(model: Model, node: Node, values: Mapping[str, Any]) -> dict[
     )
     single = onnx.helper.make_model(
         graph,
-        opset_imports=list(model.proto.opset_import),
+        opset_imports=list(outline.opset_import),
         ir_version=model.ir_version,
-        functions=list(model.proto.functions),
+        functions=list(outline.functions),
     )
     try:
-        return dict(zip(names, _by_onnx(single, feed, names), strict=True))
+        return dict(zip(names, _by_onnx(single, feed, names, model.folder), strict=True))
     except Exception:  # whatever it is, it says nothing about ours
         return None
 
@@ -257,18 +258,20 @@ def inlined(model: Model) -> Model:
     """The model with its own functions' nodes in their callers' place, named after them, so that
     their values can be compared too; the model itself where it has none or that fails.
     """
-    if not model.proto.functions:
+    if not model.outline.functions:
         return model
     import onnx.inliner
 
     from ._model import read
 
     proto = onnx.ModelProto()
-    proto.CopyFrom(model.proto)
+    proto.CopyFrom(model.outline)
     for function in proto.functions:
         for node in function.node:
             node.name = f"{function.name}/{node.name or node.op_type}"
     try:
-        return read(onnx.inliner.inline_local_functions(proto), model.folder, model.name)
+        return read(
+            onnx.inliner.inline_local_functions(proto), model.folder, model.name, model.mapped
+        )
     except (JaxshapeError, RuntimeError, ValueError):
         return model

@@ -205,3 +205,10 @@ def test_a_run_keeps_nothing_of_itself(path):
         assert w() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("reference", ["onnxruntime", "onnx"])
+def test_a_reference_reads_the_weights_where_they_lie(path, reference, monkeypatch):
+    monkeypatch.setattr(_mapped.Mapped, "whole", None)
+    report = js.validate(path, reference=reference, bisect=True, bindings=1)
+    assert report.ok and {c.value for c in report.checks if c.local} == {"h", "y", "t"}

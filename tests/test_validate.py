@@ -74,8 +74,8 @@ def engine(monkeypatch, change):
     """Let `onnxruntime` be the standard's reference, its results seen and changed by a function."""
     right = _reference.ENGINES["onnx"]
 
-    def run(proto, feed, names):
-        return change(dict(zip(names, right(proto, feed, names), strict=True)))
+    def run(proto, feed, names, folder):
+        return change(dict(zip(names, right(proto, feed, names, folder), strict=True)))
 
     monkeypatch.setitem(_reference.ENGINES, "onnxruntime", run)
 
