@@ -1,4 +1,4 @@
-"""Arrays in the files that the command line writes: an npz of all, or an npy of each."""
+"""Arrays in the files of the command line: an npz of several, or an npy of each."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ._error import JaxshapeError
 from ._file import whole
 
 
@@ -34,6 +35,27 @@ def flat(outputs: dict[str, Any]) -> dict[str, np.ndarray]:
                 array = array.astype(np.int8 if "int" in array.dtype.name else np.float32)
             arrays[name] = array
     return arrays
+
+
+def read_array(path: Path) -> np.ndarray:
+    """The array in an npy file, or in a tensor's pb file; a pickle is refused."""
+    if path.suffix == ".pb":
+        from ._dataset import read_value
+
+        return read_value(path)
+    try:
+        return np.load(path, allow_pickle=False)
+    except ValueError as e:
+        raise JaxshapeError(f"{path} is no npy file of numbers or text") from e
+
+
+def read_npz(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an npz file by name; pickles are refused."""
+    try:
+        with np.load(path, allow_pickle=False) as several:
+            return dict(several)
+    except (ValueError, TypeError, zipfile.BadZipFile) as e:
+        raise JaxshapeError(f"{path} is no npz file of numbers or text") from e
 
 
 def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:

@@ -188,7 +188,8 @@ class JaxModel:
         params: str = "constants",
         x64: bool | None = None,
     ) -> jax.export.Exported:
-        """The model as StableHLO that a process without jaxshape can load and call.
+        """The model as StableHLO that a process without jaxshape can load and call, with inputs of
+        the model's own dtypes.
 
         Sizes stay symbols where the shapes have names. What the model requires of them holds for
         every call: where `h % 8 == 0` is required the result takes `8*h_8`, and JAX refuses 63.
@@ -206,7 +207,8 @@ class JaxModel:
 
         Returns:
           A `jax.export.Exported`: `.call(x)`, `.mlir_module()`, and `.serialize()`, which like
-          `jax.export.deserialize` wants flatbuffers (`pip install 'jaxshape[export]'`).
+          `jax.export.deserialize` wants flatbuffers (`pip install 'jaxshape[export]'`). What is a
+          `Padded` here is a dict of its `array`, `count` and `overflow` there.
 
         Raises:
           UnsupportedError: a size that depends on data, or what JAX cannot express with symbolic

@@ -37,6 +37,7 @@ from ._error import JaxshapeError, UnsupportedError
 from ._export_scope import Exporting, shape_in, symbols_for
 from ._export_walk import ready
 from ._host import is_host
+from ._padded import Padded
 from ._require import Requirement
 from ._trace import Trace, trace
 from ._value import STRING, TensorType
@@ -104,10 +105,18 @@ def _function(
 
     def call(*args: Any) -> Any:
         params, args = (args[0], args[1:]) if weights else (f.params, args)
-        return f.apply(params, **dict(zip(names, args, strict=True)), **known)
+        found = f.apply(params, **dict(zip(names, args, strict=True)), **known)
+        return jax.tree.map(_plain, found, is_leaf=lambda x: isinstance(x, Padded))
 
     call.__name__ = call.__qualname__ = mangled(f.model.name or "model")
     return call
+
+
+def _plain(x: Any) -> Any:
+    """An output as any process can take it apart, one without this package too."""
+    if not isinstance(x, Padded):
+        return x
+    return {"array": x.array, "count": x.count, "overflow": x.overflow}
 
 
 # sizes --------------------------------------------------------------------------------------------

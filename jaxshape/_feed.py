@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -16,9 +16,13 @@ from ._value import STRING, dtype_name
 _INTEGERS = frozenset(d for d in DTYPES.values() if d.name.lstrip("u").startswith("int"))
 
 
-def checked_feed(model: Model, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+def checked_feed(
+    model: Model,
+    inputs: Mapping[str, Any] | Sequence[Any],
+    needed: Container[str] | None = None,
+) -> dict[str, Any]:
     """The inputs as arrays by name; raises where a name, dtype, rank or size is not what the model
-    declares.
+    declares, or where one that is needed (None: any) is missing.
 
     Equal names of sizes are one size: `x (N, 3)` and `y (N,)` must agree on N.
     """
@@ -39,7 +43,7 @@ def checked_feed(model: Model, inputs: Mapping[str, Any] | Sequence[Any]) -> dic
         if name not in known:
             raise UnknownValueError(f"the model has no input {name!r}; it takes {_listed(known)}")
     for i in graph.inputs:
-        if i.name not in inputs:
+        if i.name not in inputs and (needed is None or i.name in needed):
             raise UnknownValueError(
                 f"input {i.name!r} is missing; the model takes {_listed(known)}"
             )

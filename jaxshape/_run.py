@@ -26,6 +26,7 @@ from ._mapped import release
 from ._model import Model, Node, Stored, load
 from ._plan import Plan, make_plan, names_used
 from ._random import using_key
+from ._slice import sliced
 from ._tracer import looked_into
 from ._value import STRING, MapType, TensorType
 
@@ -234,14 +235,20 @@ def execute(model: Model, feed: Mapping[str, Any], runner: Runner) -> dict[str, 
 
 
 def run(
-    model: Any, inputs: Mapping[str, Any] | Sequence[Any], *, device: Any = None
+    model: Any,
+    inputs: Mapping[str, Any] | Sequence[Any],
+    *,
+    outputs: Sequence[str] | None = None,
+    device: Any = None,
 ) -> dict[str, Any]:
     """Run an ONNX model, on CPU or GPU.
 
     Args:
       model: what `load` takes: a path, bytes, a ModelProto or a Model.
       inputs: arrays by input name, or in the order of the model's inputs. A sequence is a list of
-        arrays, an empty optional is None. Inputs that have a default in the model may be left out.
+        arrays, an empty optional is None. Inputs that have a default in the model may be left out,
+        and those that `outputs` do not need.
+      outputs: names of values to compute instead of the model's outputs, intermediate ones too.
       device: a `jax.Device` or its name (`"cpu"`, `"gpu"`, `"cuda:1"`); None: JAX's default.
 
     Returns:
@@ -249,7 +256,7 @@ def run(
 
     Raises:
       ModelError: the file is not a proper model, or external data is missing.
-      UnknownValueError: an input that the model does not have, or one that is missing.
+      UnknownValueError: an input or a value that the model does not have, or a missing input.
       ShapeError: an input of the wrong dtype, rank or size, or sizes that contradict each other.
       UnsupportedError: an operator that nobody has registered, or a device that is not there.
 
@@ -262,5 +269,8 @@ def run(
       {'y': array([2., 2., 2.], dtype=float32)}
     """
     loaded = load(model)
+    part = sliced(loaded, None, outputs)
+    feed = checked_feed(loaded, inputs, {i.name for i in part.graph.inputs})
+    taken = {i.name for i in (*part.graph.inputs, *part.graph.optional_inputs)}
     with placed(device):
-        return execute(loaded, checked_feed(loaded, inputs), Runner())
+        return execute(part, {n: v for n, v in feed.items() if n in taken}, Runner())

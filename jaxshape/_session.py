@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 
 from ._error import UnknownValueError, UnsupportedError
 from ._feed import checked_feed
 from ._model import Declared, Input, Model, load
 from ._run import Runner, execute, find_device, placed
+from ._slice import sliced
 from ._value import STRING, dtype_name
 
 _PROVIDERS = {"CUDAExecutionProvider": "gpu", "CPUExecutionProvider": "cpu"}
@@ -42,6 +42,8 @@ class InferenceSession:
       model: what `load` takes.
       sess_options: means nothing here; for code that was written for onnxruntime.
       providers: onnxruntime's names, in order of preference, in place of `device`.
+      outputs: names of values to compute instead of the model's outputs, intermediate ones too;
+        inputs that they do not need are left out.
       device: a `jax.Device` or its name; None: JAX's default. The weights go there once.
 
     Example:
@@ -59,9 +61,10 @@ class InferenceSession:
         sess_options: Any = None,
         providers: Sequence[Any] | None = None,
         *,
+        outputs: Sequence[str] | None = None,
         device: Any = None,
     ):
-        self.model: Model = load(model)
+        self.model: Model = sliced(load(model), None, outputs)
         self.device = _device_of(providers) if device is None and providers else device
         self._runner = Runner()
 
@@ -142,5 +145,3 @@ def _type_text(t: Declared) -> str:
     name = "string" if t.dtype == STRING else dtype_name(t.dtype)
     return f"tensor({_NAMES.get(name, name.replace('_', ''))})"
 
-
-__all__ = ["InferenceSession", "NodeArg", "np"]

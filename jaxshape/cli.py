@@ -16,7 +16,7 @@ import numpy as np
 import typer
 
 import jaxshape as js
-from jaxshape._array_files import flat, write_arrays
+from jaxshape._array_files import flat, read_array, read_npz, write_arrays
 from jaxshape._file import whole
 
 app = typer.Typer(
@@ -28,6 +28,21 @@ app = typer.Typer(
 )
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.")]
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=DIMS", help="An input's shape: x=batch,3,h,w (? is unknown)."),
+]
+Facts = Annotated[
+    list[str] | None, typer.Option(metavar="FACT", help="What holds: 'h % 32 == 0', 'h >= 4'.")
+]
+Values = Annotated[
+    list[str] | None,
+    typer.Option(metavar="VALUE", help="Compute this value, and not the model's outputs."),
+]
+Device = Annotated[str | None, typer.Option(help="cpu or gpu; JAX's default if left out.")]
+Seed = Annotated[int, typer.Option(help="Of what is drawn.")]
+Json = Annotated[Path | None, typer.Option("--json", help="Write it as JSON (- for stdout).")]
+Html = Annotated[Path | None, typer.Option("--html", help="Write it as a page, without a network.")]
 
 
 def command(function: Callable[..., None], status: int = 1) -> Callable[..., None]:
@@ -86,6 +101,10 @@ def parse_shape(text: str) -> tuple[int | str | None, ...]:
     return tuple(None if d in ("", "?") else int(d) if d.isdecimal() else d for d in dims)
 
 
+def parse_shapes(items: list[str] | None) -> dict[str, tuple[int | str | None, ...]]:
+    return {name: parse_shape(dims) for name, dims in (pair(s, "--shape") for s in items or ())}
+
+
 def parse_size(text: str) -> tuple[str, int]:
     """A named dim and its size: batch=4."""
     name, size = pair(text, "--size")
@@ -133,25 +152,14 @@ def page(title: str, body: str) -> str:
 
 
 def read_arrays(items: list[str]) -> dict[str, np.ndarray]:
-    """The arrays of `items`, each NAME=FILE.npy (or a tensor's .pb) or a FILE.npz of several;
-    pickles are refused.
-    """
-    from jaxshape._dataset import read_value
-
+    """The arrays of `items`, each NAME=FILE.npy (or a tensor's .pb) or a FILE.npz of several."""
     arrays = {}
     for item in items:
         if item.endswith(".npz") and "=" not in item:
-            with np.load(item, allow_pickle=False) as several:
-                arrays.update(several)
-            continue
-        name, file = pair(item, "--input")
-        if file.endswith(".pb"):
-            arrays[name] = read_value(Path(file))
+            arrays.update(read_npz(Path(item)))
         else:
-            try:
-                arrays[name] = np.load(file, allow_pickle=False)
-            except ValueError as e:
-                raise js.JaxshapeError(f"{file} is no npy file of numbers or text") from e
+            name, file = pair(item, "--input")
+            arrays[name] = read_array(Path(file))
     return arrays
 
 
@@ -161,29 +169,20 @@ def read_arrays(items: list[str]) -> dict[str, np.ndarray]:
 @command
 def trace(
     model: ModelFile,
-    shape: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=DIMS", help="An input's shape: x=batch,3,h,w (? is unknown)."),
-    ] = None,
-    require: Annotated[
-        list[str] | None, typer.Option(metavar="FACT", help="What holds: 'h % 32 == 0', 'h >= 4'.")
-    ] = None,
+    shape: Shapes = None,
+    require: Facts = None,
     explain: Annotated[
         list[str] | None,
         typer.Option(metavar="VALUE", help="Print why this value has its shape, instead of all."),
     ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the trace as JSON (- for stdout).")
-    ] = None,
+    json_file: Json = None,
     onnx_file: Annotated[
         Path | None, typer.Option("--onnx", help="Write the model with every value's shape.")
     ] = None,
-    html_file: Annotated[
-        Path | None, typer.Option("--html", help="Write a page that needs no network.")
-    ] = None,
+    html_file: Html = None,
 ) -> None:
     """Print the dtype and shape of every value of MODEL."""
-    shapes = {name: parse_shape(dims) for name, dims in (pair(s, "--shape") for s in shape or ())}
+    shapes = parse_shapes(shape)
     loaded = js.load(model)
     try:
         traced = js.trace(loaded, shapes, requirements=list(require or ()))
@@ -209,13 +208,12 @@ def run(
     size: Annotated[
         list[str] | None, typer.Option(metavar="DIM=N", help="A size of what is drawn.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
+    seed: Seed = 0,
+    value: Values = None,
     output: Annotated[
         Path | None, typer.Option(help="A file.npz, or a folder for an npy of each output.")
     ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="cpu or gpu; JAX's default if left out.")
-    ] = None,
+    device: Device = None,
 ) -> None:
     """Run MODEL once and print a summary of its outputs.
 
@@ -223,15 +221,15 @@ def run(
     the 8- and 4-bit floats are written as float32, the 4- and 2-bit integers as 8-bit ones.
     """
     loaded = js.load(model)
-    feed = read_arrays(inputs or [])
+    feed, sizes = read_arrays(inputs or []), {}
     if random:
         drawn, sizes = draw(loaded, feed, dict(parse_size(s) for s in size or ()), seed)
         feed = drawn | feed
-        if sizes:
-            typer.echo(f"at {', '.join(f'{name}={n}' for name, n in sizes.items())}")
-    arrays = flat(js.run(loaded, feed, device=device))
+    arrays = flat(js.run(loaded, feed, outputs=value, device=device))
     if output:
         write_arrays(output, arrays)
+    if sizes:
+        typer.echo(f"at {', '.join(f'{name}={n}' for name, n in sizes.items())}")
     for name, array in arrays.items():
         typer.echo(f"{name}  {summary(array)}")
 
@@ -279,16 +277,14 @@ def validate(
         str | None,
         typer.Option(help="onnxruntime, onnx, or the file of another model. [onnxruntime]"),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or gpu.")] = None,
+    device: Device = None,
     bisect: Annotated[
         bool, typer.Option("--bisect", help="Compare every value; name the node that differs.")
     ] = False,
     bindings: Annotated[int, typer.Option(min=1, help="Sizes to draw inputs at.")] = 2,
-    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the report as JSON (- for stdout).")
-    ] = None,
-    html_file: Annotated[Path | None, typer.Option("--html", help="Write it as a page.")] = None,
+    seed: Seed = 0,
+    json_file: Json = None,
+    html_file: Html = None,
 ) -> None:
     """Compare MODEL's numbers with a reference's.
 
@@ -327,13 +323,15 @@ def export(
     output: Annotated[
         Path, typer.Argument(metavar="OUT", help="The file to write (- for stdout).")
     ],
-    shape: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=DIMS", help="An input's shape: x=batch,3,h,w."),
+    shape: Shapes = None,
+    require: Facts = None,
+    value: Values = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="To compute in: bfloat16, float16, float32 or float64.")
     ] = None,
-    require: Annotated[
-        list[str] | None, typer.Option(metavar="FACT", help="What holds: 'h % 32 == 0', 'h >= 4'.")
-    ] = None,
+    bounded: Annotated[
+        bool, typer.Option("--bounded", help="Compute sizes that are data at their bounds.")
+    ] = False,
     platform: Annotated[
         list[str] | None,
         typer.Option(help="To run on: cpu, cuda, rocm, tpu; JAX's default if left out."),
@@ -352,10 +350,13 @@ def export(
 
     There: jax.export.deserialize(open(OUT, "rb").read()).call(x).
     """
-    shapes = {name: parse_shape(dims) for name, dims in (pair(s, "--shape") for s in shape or ())}
     try:
-        made = js.to_jax(model).export(
-            shapes, requirements=require or (), platforms=platform, params=weights, x64=x64
+        made = js.to_jax(model, dtype=dtype, outputs=value, bounded=bounded).export(
+            parse_shapes(shape),
+            requirements=require or (),
+            platforms=platform,
+            params=weights,
+            x64=x64,
         )
     except js.JaxshapeError:
         raise

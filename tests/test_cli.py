@@ -149,6 +149,14 @@ def test_validate_exits_with_2_where_it_does_not_run(cli, net, monkeypatch):
     assert (code, err) == (2, "") and "ZeroDivisionError" in out
 
 
+def test_run_computes_values_in_place_of_the_outputs(cli, net, tmp_path):
+    x = {"x": np.eye(4, dtype="f"), "w": -np.ones((4, 3), "f")}
+    np.savez(tmp_path / "in.npz", **x)
+    code, out, err = cli("run", net, "--input", tmp_path / "in.npz", "--value", "p", "--value", "x")
+    assert (code, err) == (0, "")
+    assert [line.split("  ")[0] for line in out.splitlines()] == ["p", "x"] and "min -1" in out
+
+
 @pytest.mark.parametrize(("scale", "code"), [(1, 0), (1.01, 1)])
 def test_validate_takes_test_data(cli, net, tmp_path, scale, code):
     from onnx.numpy_helper import from_array
@@ -184,6 +192,29 @@ def test_export_writes_what_jax_can_call(cli, net, tmp_path):
     y, total = export.deserialize(out.read_bytes()).call(np.eye(4, dtype="f"), w)
     np.testing.assert_array_equal(y, np.maximum(w, 0))
     np.testing.assert_array_equal(total, np.maximum(w, 0).sum(0))
+
+
+def test_export_of_a_part_in_another_precision(cli, net, tmp_path):
+    out = tmp_path / "net.bin"
+    code, told, err = cli("export", net, out, "--value", "y", "--dtype", "bfloat16")
+    assert (code, err) == (0, "")
+    assert told == "float32[N,4], float32[4,M] -> bfloat16[N,M]  for cpu\n"
+
+
+def test_export_of_what_is_data(cli, tmp_path):
+    from jax import export
+
+    onnx.save(model("g (float[4] x) => (int64[1, C] y) { y = NonZero (x) }"), tmp_path / "m.onnx")
+    code, _, err = cli("export", tmp_path / "m.onnx", tmp_path / "m.bin")
+    assert code == 1 and "bounded" in err
+    code, _, err = cli("export", tmp_path / "m.onnx", tmp_path / "m.bin", "--bounded")
+    assert (code, err) == (0, "")
+    called = export.deserialize((tmp_path / "m.bin").read_bytes()).call(np.eye(4, dtype="f")[1])
+    assert {n: np.asarray(v).tolist() for n, v in called.items()} == {
+        "array": [[1, 0, 0, 0]],
+        "count": 1,
+        "overflow": False,
+    }
 
 
 def test_export_says_what_to_install(cli, net, tmp_path, monkeypatch):
@@ -231,6 +262,8 @@ def test_ops_shows_what_is_not_supported(monkeypatch):
         ("run NET --random --size N=x", 2, "'x'"),
         ("run NET --input x=missing.npy", 1, "missing.npy"),
         (f"run NET --input x={__file__}", 1, "no npy file"),
+        (f"run NET --input {__file__}.npz", 1, "test_cli.py.npz"),
+        ("run NET --random --value q", 1, "'q'"),
         ("run NET", 1, "x"),
         ("validate NET --inputs no/such/folder", 2, "nor a folder"),
         ("validate NET --reference nobody", 2, "nobody"),
@@ -238,6 +271,8 @@ def test_ops_shows_what_is_not_supported(monkeypatch):
         ("export NET no/such/folder/net.bin", 1, "no/such/folder"),
         ("export NET net.bin --shape q=1,4", 1, "'q'"),
         ("export NET net.bin --weights none", 2, "'none'"),
+        ("export NET net.bin --dtype int8", 1, "int8"),
+        ("export NET net.bin --value q", 1, "'q'"),
         ("export NET net.bin --platform abacus", 2, "abacus"),
         ("ops --domain nobody", 1, "nobody"),
         ("ops Flattn", 1, "Flatten"),

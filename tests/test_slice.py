@@ -88,6 +88,25 @@ def test_a_weight_and_one_of_two_results_may_be_given():
     np.testing.assert_array_equal(again["y"], y)
 
 
+@pytest.mark.parametrize("names", [["h"], ["h", "x"], ["y", "h"]])
+def test_a_run_gives_values_in_place_of_the_outputs(names):
+    net = model("""g (float[N, 2] x, float[N] z) => (float[N, 1] y, float[N] q)
+    <float[2, 1] w = {1, 2}> { h = MatMul (x, w)  y = Neg (h)  q = Neg (z) }""")
+    x, z = np.ones((1, 2), np.float32), np.zeros(1, np.float32)
+    want = {"h": [[3]], "x": x, "y": [[-3]]}
+    session = js.InferenceSession(net, outputs=names)
+    assert [i.name for i in session.get_inputs()] == ["x"]
+    for feed in ({"x": x}, {"x": x, "z": z}, [x, z], [x]):
+        found = js.run(net, feed, outputs=names)
+        assert list(found) == names
+        for n, v in zip(names, session.run(None, {"x": x}), strict=True):
+            np.testing.assert_array_equal(found[n], want[n])
+            np.testing.assert_array_equal(v, want[n])
+    for feed, text in (({"z": z}, "'x' is missing"), ({"x": x, "u": z}, "no input 'u'")):
+        with pytest.raises(js.UnknownValueError, match=text):
+            js.run(net, feed, outputs=names)
+
+
 def test_what_branches_use_is_kept():
     proto = model("""g (float[N] x, bool c) => (float[N] y) <float[2] b = {1, 2}> {
         h = Neg (x)
