@@ -8,6 +8,7 @@ same again after each host step.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -30,6 +31,8 @@ from ._slice import sliced
 from ._tracer import looked_into
 from ._value import STRING, MapType, TensorType
 
+KEPT = 256  # plans of a stage, the last ones used: what serves all sizes must not grow for ever
+
 
 class Stage:
     """Nodes still to run, and the plans made for them so far."""
@@ -46,7 +49,7 @@ class Stage:
         names = dict.fromkeys([n for node in nodes for n in names_used(node)])
         self.names = tuple(n for n in names if n not in made and n not in self.folded)
         self.static: dict[str, None] = {}  # names whose content some plan uses
-        self.plans: dict[Any, Plan] = {}
+        self.plans: collections.OrderedDict[Any, Plan] = collections.OrderedDict()
 
     def plan(self, scope: Scope, values: Mapping[str, Any]) -> Plan:
         """The plan for these values, made on first use; contents are looked at only where they are
@@ -58,13 +61,18 @@ class Stage:
                 *[_content(values[n]) for n in self.static],
             )
             plan = self.plans.get(key)
-            if plan is None:
+            if plan is not None:
+                with contextlib.suppress(KeyError):  # another thread has let go of it
+                    self.plans.move_to_end(key)
+            else:
                 given = {
                     n: np.asarray(values[n]) if n in self.static else _typed(values[n])
                     for n in self.names
                 }
                 given |= self.folded
                 plan = self.plans[key] = make_plan(self.nodes, scope, given, self.outputs)
+                if len(self.plans) > KEPT:
+                    self.plans.popitem(last=False)
             ready = [n for n in plan.wanted if n in values and n not in self.static]
             if not ready:
                 return plan

@@ -32,6 +32,19 @@ class NodeArg:
     shape: list[int | str | None]
 
 
+@dataclasses.dataclass(frozen=True)
+class ModelMetadata:
+    """What the file says of itself, by onnxruntime's names."""
+
+    custom_metadata_map: dict[str, str]
+    description: str
+    domain: str
+    graph_description: str
+    graph_name: str
+    producer_name: str
+    version: int
+
+
 class InferenceSession:
     """A model that is planned and compiled at the first call of each input shape, and kept.
 
@@ -92,7 +105,8 @@ class InferenceSession:
         for name in names:
             if name not in known:
                 raise UnknownValueError(
-                    f"the model has no output {name!r}; it gives {', '.join(known)}"
+                    f"the session has no output {name!r}; it gives {', '.join(known)} "
+                    "(InferenceSession(model, outputs=...) gives other values)"
                 )
         with placed(self.device):
             found = execute(self.model, checked_feed(self.model, input_feed), self._runner)
@@ -109,6 +123,19 @@ class InferenceSession:
     def get_overridable_initializers(self) -> list[NodeArg]:
         """Name, type and shape of each input that may be left out: the model has a value for it."""
         return [_arg(i) for i in self.model.graph.optional_inputs]
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """What the file says of itself: its metadata, who wrote it, and the like."""
+        proto = self.model.outline
+        return ModelMetadata(
+            {p.key: p.value for p in proto.metadata_props},
+            proto.doc_string,
+            proto.domain,
+            proto.graph.doc_string,
+            proto.graph.name,
+            proto.producer_name,
+            proto.model_version,
+        )
 
     def get_providers(self) -> list[str]:
         """What onnxruntime calls the platform that this runs on."""
@@ -144,4 +171,3 @@ def _type_text(t: Declared) -> str:
         return f"optional({_type_text(t.elem)})" if t.elem else "optional(?)"
     name = "string" if t.dtype == STRING else dtype_name(t.dtype)
     return f"tensor({_NAMES.get(name, name.replace('_', ''))})"
-
