@@ -34,6 +34,8 @@ from .._value import UNKNOWN, TensorType
 from ._rounds import changing, on_device
 
 UNROLLED = 16  # trips: known loops up to here are traced round by round, exactly
+# trips: up to here a loop that may end sooner runs them all, so that it has a reverse-mode gradient
+GUARDED = 1 << 16
 
 
 @op("If", since=1, host=True, traced=True)
@@ -81,7 +83,7 @@ def _(cond, /, *, then_branch, else_branch):
     if len(results) == 1:  # the other branch is proved impossible
         assume(possible[0])
         return tuple(results[0])
-    joined = [join(a, b, "If_size") for a, b in zip(*results, strict=True)]
+    joined = [join(a, b, "If_size", condition) for a, b in zip(*results, strict=True)]
     if any(isinstance(t, TensorType) and t.shape is None for t in joined):
         note(condition)
     return tuple(joined)
@@ -152,7 +154,7 @@ def _no_rows(body: Any, carry: Any) -> list[Any]:
 
 
 def _loop_under_jit(m: Any, cond: Any, carry: Any, body: Any) -> Any:
-    scans, int64 = body.n_outputs - 1 - len(carry), canonical("int64")
+    scans = body.n_outputs - 1 - len(carry)
     if is_host(cond) and not _truth(cond):
         return _loop_by_scan(0, None, carry, body)
     if m is not None and is_host(m) and (scans or cond is None or is_host(cond)):
@@ -163,10 +165,19 @@ def _loop_under_jit(m: Any, cond: Any, carry: Any, body: Any) -> Any:
             "the number of rounds depends on data, and with it the size of what the loop collects"
         )
     carry, rounds = changing(carry, body)
+    return _loop_by_while(m, cond, carry, rounds)
+
+
+def _loop_by_while(m: Any, cond: Any, carry: Any, rounds: Any) -> Any:
+    """A loop that ends when its condition says so, or after m trips."""
+    int64 = canonical("int64")
+    if isinstance(m, np.ndarray):  # files write "without end" as the largest int64
+        m = np.minimum(m, np.iinfo(int64).max)
+    most = None if m is None else jnp.reshape(to_device(m), ()).astype(int64)
 
     def go(state):
         trip, keep, _ = state
-        return keep if m is None else keep & (trip < jnp.reshape(m, ()).astype(int64))
+        return keep if most is None else keep & (trip < most)
 
     def step(state):
         trip, keep, values = state
@@ -206,6 +217,8 @@ def _loop_by_scan(trips: Any, cond: Any, carry: Any, body: Any) -> Any:
         raise UnsupportedError(
             "the condition may end the loop early, and with it what the loop collects"
         )
+    if known and trips > GUARDED:
+        return _loop_by_while(np.asarray(trips, np.int64), cond, carry, rounds)
 
     def guarded(state, trip):
         alive, values = state

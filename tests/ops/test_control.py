@@ -291,6 +291,29 @@ def test_a_loop_of_its_trips_alone():
     assert str(js.trace(model(graph))["y"]) == "float32[3, N]"
 
 
+@pytest.mark.parametrize("first", ["yes", "more"], ids=["True", "data"])
+@pytest.mark.parametrize("most", ["0", "2", "100", "70000", "2147483647", "9223372036854775807", ""])
+def test_a_loop_that_data_ends(most, first):
+    """Exporters write a `while` as a loop of the largest number of trips there is."""
+    graph = f"""g (float[1] x, float n) => (float[1] y) {{
+        yes = Constant <value = bool {{1}}> ()
+        most = Constant <value_int = {most or 0}> ()
+        s = ReduceSum <keepdims = 0> (x)
+        more = Less (s, n)
+        y = Loop ({"most" if most else ""}, {first}, x) <body = b (int64 i, bool c, float[1] v)
+            => (bool go, float[1] w) {{ w = Add (v, x) t = Squeeze (w) go = Less (t, n) }}>
+    }}"""
+    f = js.to_jax(model(graph))
+    for n in (0, 4):
+        feed = {"x": np.ones(1, np.float32), "n": np.float32(n)}
+        rounds = max(n - 1, 1 if first == "yes" else 0)
+        want = [1 + min(rounds, int(most or 9))]
+        assert js.run(f.model, feed)["y"] == want
+        for wide in (False, True):
+            with jax.enable_x64(wide):
+                assert jax.jit(lambda feed: f(**feed))(feed).tolist() == want
+
+
 @pytest.mark.parametrize("direction", [0, 1])
 def test_scan_8_ends_each_row_at_its_length(direction):
     graph = f"""<ir_version: 8, opset_import: ["": 8]>
