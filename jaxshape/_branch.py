@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import _facts
-from ._dim import Dim
-from ._relation import Relation
+from ._dim import Dim, maximum, minimum
+from ._error import ShapeError
+from ._relation import Relation, negate
 
 
 class Trial:
@@ -76,6 +77,32 @@ def assume(condition: Any) -> None:
                 break
     elif condition.kind == "not" and inner.kind == ">=":
         facts.least(inner.right - 1, inner.left, "the condition of the branch")
+
+
+def chosen(condition: Any, a: Any, b: Any) -> Any:
+    """What `a if condition else b` is where that is a formula, else None.
+
+    It is one of the two where they are equal whenever the other is chosen, and the lesser of them
+    where each is chosen only if it is the lesser: `512 if n > 512 else n`.
+    """
+    if not isinstance(condition, Relation):
+        return None
+    picked = condition.choose(a, b)
+    if picked is not None:
+        return picked
+    answers = []
+    for holds in (condition, negate(condition)):
+        try:
+            with branch(holds):
+                answers.append((_facts.equal(a, b), _facts.at_least(b, a), _facts.at_least(a, b)))
+        except ShapeError:  # this one is never chosen, or never while the sizes are what they must
+            return None
+    (same, below, above), (otherwise_same, otherwise_below, otherwise_above) = answers
+    if same or otherwise_same:
+        return b if same else a
+    if below and otherwise_above:
+        return minimum(a, b)
+    return maximum(a, b) if above and otherwise_below else None
 
 
 def mark() -> frozenset[Dim]:

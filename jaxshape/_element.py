@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from . import _facts
+from ._branch import chosen
 from ._dim import Dim, Undecided, maximum, minimum
 from ._rational import divide_exact, integral, scale_exact
 from ._relation import Relation, both, decided, either, negate, related
@@ -141,7 +142,7 @@ def choose(condition: Any, a: Any, b: Any) -> Any:
     if isinstance(a, Relation) or isinstance(b, Relation) or isinstance(a, bool):
         yes, no = both(condition, a), both(negate(condition), b)
         return either(yes, no)
-    if (picked := condition.choose(a, b)) is not None:
+    if (picked := chosen(condition, a, b)) is not None:
         return picked
     if not (integral(a) and integral(b)):
         raise Undecided("a selection between floats")

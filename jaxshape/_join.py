@@ -19,13 +19,20 @@ import numpy as np
 from . import _facts
 from ._branch import minted_since, tentative
 from ._dim import Dim, maximum, minimum
-from ._element import number
+from ._element import integral, number
 from ._host import DimArray, content_key, is_host, type_of, wrap
 from ._value import UNKNOWN, OptionalType, SequenceType, TensorType
 
 WALKS = 256  # of a body, all loops around it together: where there would be more, less is followed
 FIXPOINT = 4  # walks that a loop takes to settle, about
 _walks: ContextVar[int] = ContextVar("walks", default=1)
+
+
+def _nothing(a: Any, b: Any) -> Any:
+    return None
+
+
+Choose = Callable[[Any, Any], Any]
 
 
 @contextlib.contextmanager
@@ -39,9 +46,9 @@ def repeated(times: int) -> Iterator[bool]:
         _walks.reset(token)
 
 
-def join(a: Any, b: Any, stem: str = "join") -> Any:
+def join(a: Any, b: Any, stem: str = "join", choose: Choose = _nothing) -> Any:
     """The most that holds of a value which is `a` or `b`; sizes that differ become fresh ones named
-    after `stem`.
+    after `stem`, but where `choose` knows a formula for whichever of the two it is.
     """
     if a is b:
         return a
@@ -49,35 +56,36 @@ def join(a: Any, b: Any, stem: str = "join") -> Any:
         other = b if a is None else a
         return OptionalType(elem_type(other.elem if isinstance(other, OptionalType) else other))
     if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
-        return [join(x, y, stem) for x, y in zip(a, b, strict=True)]
+        return [join(x, y, stem, choose) for x, y in zip(a, b, strict=True)]
     if isinstance(a, (list, SequenceType)) and isinstance(b, (list, SequenceType)):
         a, b = as_sequence(a), as_sequence(b)
         elem = elem_join(a.elem, b.elem)
-        return SequenceType(elem, join_dim(a.length, b.length, stem))
+        return SequenceType(elem, join_dim(a.length, b.length, stem, choose))
     if isinstance(a, OptionalType) or isinstance(b, OptionalType):
         x, y = (t.elem if isinstance(t, OptionalType) else type_of(t) for t in (a, b))
-        return OptionalType(y if x is None else x if y is None else join(x, y, stem))
+        return OptionalType(y if x is None else x if y is None else join(x, y, stem, choose))
     if is_host(a) and is_host(b) and a.dtype == b.dtype and a.shape == b.shape:
         if content_key(a) == content_key(b):
             return a
         if a.dtype.kind in "iu" and a.size <= 32:
-            return _join_elements(a, b, stem)
+            return _join_elements(a, b, stem, choose)
     a, b = type_of(a), type_of(b)
     if not (isinstance(a, TensorType) and isinstance(b, TensorType)):
         return UNKNOWN
     dtype = a.dtype if a.dtype == b.dtype else None
     if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
         return TensorType(dtype, None)
-    return TensorType(
-        dtype, tuple(join_dim(x, y, stem) for x, y in zip(a.shape, b.shape, strict=True))
-    )
+    pairs = zip(a.shape, b.shape, strict=True)
+    return TensorType(dtype, tuple(join_dim(x, y, stem, choose) for x, y in pairs))
 
 
-def join_dim(a: Any, b: Any, stem: str) -> Any:
+def join_dim(a: Any, b: Any, stem: str, choose: Choose = _nothing) -> Any:
     if a is None or b is None:
         return None if a is b else _facts.count(stem)
     if a is b or a == b or _facts.equal(a, b):
         return a
+    if (found := choose(a, b)) is not None:
+        return found
     low = minimum(*(_least(d) for d in (a, b)))
     return _facts.count(stem, least=low if isinstance(low, int) else 0, most=maximum(a, b))
 
@@ -87,11 +95,14 @@ def _least(d: Any) -> int:
     return (facts.bound(d)[0] or 0) if facts is not None else 0
 
 
-def _join_elements(a: Any, b: Any, stem: str) -> Any:
-    flat = [
-        x if x is y or (number(x) and number(y) and x == y) else _facts.element(stem)
-        for x, y in zip(np.ravel(_objects(a)), np.ravel(_objects(b)), strict=True)
-    ]
+def _join_elements(a: Any, b: Any, stem: str, choose: Choose) -> Any:
+    def joined(x: Any, y: Any) -> Any:
+        if x is y or (number(x) and number(y) and x == y):
+            return x
+        found = choose(x, y) if integral(x) and integral(y) else None
+        return _facts.element(stem) if found is None else found
+
+    flat = [*map(joined, np.ravel(_objects(a)), np.ravel(_objects(b)))]
     return wrap(np.array([*flat, None], dtype=object)[:-1].reshape(a.shape), a.dtype)
 
 

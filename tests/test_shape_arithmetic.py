@@ -45,6 +45,10 @@ ELEMENTS = [
     ("c = Less (n, four) y = Where (c, four, n)", "[max(N, 4)]"),
     ("c = Equal (n, four) y = Where (c, four, n)", "[N]"),
     ("c = Less (n, four) y = Where (c, two, four)", "[value]"),
+    ("c = Greater (n, four) y = Where (c, four, n)", "[min(N, 4)]"),
+    ("m = Add (n, one) c = Less (n, four) y = Where (c, four, m)", "[max(N + 1, 4)]"),
+    ("m = Add (n, one) c = Less (n, four) y = Where (c, m, four)", "[min(N + 1, 4)]"),
+    ("c = Less (n, two) y = Where (c, one, n)", "[N]"),
 ]
 
 

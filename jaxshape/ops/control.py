@@ -18,10 +18,10 @@ from jax import lax
 
 from .. import _facts
 from .._bounded_join import joined
-from .._branch import assume, branch, mark, tentative
+from .._branch import assume, branch, chosen, mark, minted_since, tentative
 from .._counts import counting
 from .._device import canonical, to_device
-from .._dim import maximum, minimum
+from .._dim import Dim, maximum, minimum
 from .._error import JaxshapeError, ShapeError, UnsupportedError
 from .._facts import at_least
 from .._fork import note
@@ -70,7 +70,7 @@ def _(cond, /, *, then_branch, else_branch):
         return tuple(then_branch() if known else else_branch())
     condition = cond.item() if isinstance(cond, DimArray) else None
     opposite = None if condition is None else negate(condition)
-    results, possible, clashes = [], [], []
+    results, possible, clashes, before = [], [], [], mark()
     for body, holds in ((then_branch, condition), (else_branch, opposite)):
         try:
             with branch(holds):  # the condition itself may be impossible by now
@@ -83,7 +83,13 @@ def _(cond, /, *, then_branch, else_branch):
     if len(results) == 1:  # the other branch is proved impossible
         assume(possible[0])
         return tuple(results[0])
-    joined = [join(a, b, "If_size", condition) for a, b in zip(*results, strict=True)]
+    inside = minted_since(before)
+
+    def choose(a: Any, b: Any) -> Any:
+        own = any(isinstance(d, Dim) and not inside.isdisjoint(d.symbols) for d in (a, b))
+        return None if own else chosen(condition, a, b)  # a branch's own mean nothing elsewhere
+
+    joined = [join(a, b, "If_size", choose) for a, b in zip(*results, strict=True)]
     if any(isinstance(t, TensorType) and t.shape is None for t in joined):
         note(condition)
     return tuple(joined)

@@ -94,6 +94,53 @@ TYPES = {
         {"y": "float32[4]"},
         ["N == 4"],
     ),
+    "if: the lesser where what is longer is cut": (
+        if_(
+            "t = Greater (n, four) c = Squeeze (t)",
+            "zero = Constant <value_ints = [0]> () u = Slice (x, zero, four)",
+            "v = Identity (x)",
+        ),
+        {"y": "float32[min(N, 4)]"},
+        [],
+    ),
+    "if: the greater where what is shorter is padded": (
+        if_(
+            "t = GreaterOrEqual (n, four) c = Squeeze (t)",
+            "u = Identity (x)",
+            "zero = Sub (n, n) d = Sub (four, n) p = Concat <axis = 0> (zero, d) v = Pad (x, p)",
+        ),
+        {"y": "float32[max(N, 4)]"},
+        [],
+    ),
+    "if: the one that is the other where the other is chosen": (
+        if_(
+            "t = Equal (n, four) c = Squeeze (t)",
+            "u = ConstantOfShape (four)",
+            "v = Identity (x)",
+        ),
+        {"y": "float32[N]"},
+        [],
+    ),
+    "if: not by what a branch's own size is there": (
+        if_(
+            "t = Greater (n, one) c = Squeeze (t)",
+            "m = Identity (x) p = NonZero (m) q = Squeeze (p) u = Cast <to = 1> (q)",
+            "e = Sub (n, n) v = ConstantOfShape (e)",
+        ),
+        {"y": "float32[If_size]"},
+        [],
+    ),
+    "if: a number that decides a size outside": (
+        f"""g (float[N] x) => (float[] y) {{
+            {LENGTH} {ONE} four = Constant <value_ints = [4]> ()
+            t = Greater (n, four) c = Squeeze (t)
+            k = If (c) <then_branch = t () => (int64[1] u) {{ u = Identity (four) }},
+                        else_branch = e () => (int64[1] v) {{ v = Identity (n) }}>
+            y = ConstantOfShape (k)
+        }}""",
+        {"y": "float32[min(N, 4)]"},
+        [],
+    ),
     "loop: rounds one by one": (
         loop("three", TWICE),
         {"y": "float32[8*N]", "ys": "float32[3]"},
@@ -292,7 +339,9 @@ def test_a_loop_of_its_trips_alone():
 
 
 @pytest.mark.parametrize("first", ["yes", "more"], ids=["True", "data"])
-@pytest.mark.parametrize("most", ["0", "2", "100", "70000", "2147483647", "9223372036854775807", ""])
+@pytest.mark.parametrize(
+    "most", ["0", "2", "100", "70000", "2147483647", "9223372036854775807", ""]
+)
 def test_a_loop_that_data_ends(most, first):
     """Exporters write a `while` as a loop of the largest number of trips there is."""
     graph = f"""g (float[1] x, float n) => (float[1] y) {{
