@@ -105,7 +105,7 @@ def _allowed(mask: Any, sizes: Sizes, xp: Any) -> Any:
     return shaped("mask", mask, (n, s, total))[:, None] > 0
 
 
-def _check_mask(mask: Any, sizes: Sizes, ends: bool) -> None:
+def check_mask(mask: Any, sizes: Sizes, ends: bool) -> None:
     """Demand a shape that a mask may have."""
     ranked("mask", mask, 1, 2, 3)
     if mask is None:
@@ -186,7 +186,7 @@ def multi_head_attention(
     old = [None if x is None else hostdims(x.shape) for x in (past_key, past_value)]
     sizes = _mha_sizes(shapes, old, num_heads)
     if key_padding_mask is not None:
-        _check_mask(hostdims(key_padding_mask.shape), sizes, False)
+        check_mask(hostdims(key_padding_mask.shape), sizes, False)
     parts, three = [query, key, value], key.ndim == 3
     if bias is not None:
         parts = _with_bias(parts if three else parts[:1], bias, sizes) + parts[3 if three else 1 :]
@@ -220,14 +220,14 @@ def _(
         d, f = sizes.heads * sizes.head, sizes.heads * sizes.v_head
         same(hostdims(bias.shape)[0], d + d + f, "bias")
     if key_padding_mask is not None:
-        _check_mask(key_padding_mask.shape, sizes, False)
+        check_mask(key_padding_mask.shape, sizes, False)
     return tuple(TensorType(query.dtype, shape) for shape in sizes.types)
 
 
 # Attention ----------------------------------------------------------------------------------------
 
 
-def _attention_sizes(x: Any, weights: Any, past: Any, heads: int, hidden: Any) -> Sizes:
+def attention_sizes(x: Any, weights: Any, past: Any, heads: int, hidden: Any) -> Sizes:
     ranked("input", x, 3)
     ranked("weights", weights, 2)
     ranked("past", past, 5)
@@ -249,7 +249,7 @@ def _attention_sizes(x: Any, weights: Any, past: Any, heads: int, hidden: Any) -
     return Sizes(n, heads, s, s, before, head, v_head)
 
 
-def _attention_check(past_sequence_length: Any, do_rotary: Any, shared: Any) -> None:
+def attention_check(past_sequence_length: Any, do_rotary: Any, shared: Any) -> None:
     if past_sequence_length is not None or do_rotary or shared:
         raise UnsupportedError(
             "past_sequence_length, do_rotary and past_present_share_buffer are not handled"
@@ -265,27 +265,37 @@ def attention(
 ):  # fmt: skip
     """Attend input (N, S, D) to itself after one product with weights (D, 3*H*E) -> (N, S, H*E),
     keys and values with the past (2, N, H, T, E)."""
-    _attention_check(past_sequence_length, do_rotary, past_present_share_buffer)
+    attention_check(past_sequence_length, do_rotary, past_present_share_buffer)
     shapes = hostdims(input.shape), hostdims(weights.shape)
     old = None if past is None else hostdims(past.shape)
-    sizes = _attention_sizes(*shapes, old, num_heads, qkv_hidden_sizes)
+    sizes = attention_sizes(*shapes, old, num_heads, qkv_hidden_sizes)
     if mask_index is not None:
-        _check_mask(hostdims(mask_index.shape), sizes, True)
-    xp = namespace(input, weights, past)
+        check_mask(hostdims(mask_index.shape), sizes, True)
     d, f = sizes.heads * sizes.head, sizes.heads * sizes.v_head
     inner = same(shapes[0][2], shapes[1][0], "input and weights")
     x = fit(input, (sizes.batch, sizes.queries, inner))
     y = matmul(x, fit(weights, (inner, d + d + f)))
     y = y if bias is None else y + shaped("bias", bias, (d + d + f,)).astype(y.dtype)
+    y = y.astype(input.dtype)
+    return projected(
+        y, sizes, mask_index, past, attention_bias, unidirectional, scale, mask_filter_value
+    )
+
+
+def projected(
+    y: Any, sizes: Sizes, mask: Any, past: Any, bias: Any, unidirectional: int, scale: Any,
+    filled: float,
+) -> tuple[Any, Any]:  # fmt: skip
+    """What queries, keys and values y (N, S, H*E + H*E + H*F) attend, and the cache."""
+    xp = namespace(y, past)
+    d, f = sizes.heads * sizes.head, sizes.heads * sizes.v_head
     starts = [to_export(i) for i in (0, d, d + d, d + d + f)]
-    parts = [y[..., starts[i] : starts[i + 1]].astype(input.dtype) for i in range(3)]
+    parts = [y[..., starts[i] : starts[i + 1]] for i in range(3)]
     heads = (sizes.head, sizes.head, sizes.v_head)
     q, k, v = (_split(p, sizes, sizes.queries, e) for p, e in zip(parts, heads, strict=True))
     if past is not None:
         k, v = _joined(past[0], k), _joined(past[1], v)
-    y, _ = _attended(
-        q, k, v, sizes, mask_index, attention_bias, unidirectional, scale, mask_filter_value
-    )
+    y, _ = _attended(q, k, v, sizes, mask, bias, unidirectional, scale, filled)
     return y, xp.stack([k, v]) if sizes.head is sizes.v_head or sizes.head == sizes.v_head else None
 
 
@@ -295,14 +305,14 @@ def _(
     past_sequence_length=None, /, *, do_rotary=None, num_heads, past_present_share_buffer=None,
     qkv_hidden_sizes=None, **_,
 ):  # fmt: skip
-    _attention_check(past_sequence_length, do_rotary, past_present_share_buffer)
+    attention_check(past_sequence_length, do_rotary, past_present_share_buffer)
     old = None if past is None else past.shape
-    sizes = _attention_sizes(input.shape, weights.shape, old, num_heads, qkv_hidden_sizes)
+    sizes = attention_sizes(input.shape, weights.shape, old, num_heads, qkv_hidden_sizes)
     if bias is not None:
         ranked("bias", bias.shape, 1)
         same(hostdims(bias.shape)[0], hostdims(weights.shape)[1], "bias and columns of weights")
     if mask_index is not None:
-        _check_mask(mask_index.shape, sizes, True)
+        check_mask(mask_index.shape, sizes, True)
     y, k, *_ = sizes.types
     return TensorType(input.dtype, y), TensorType(input.dtype, (2, *k))
 
