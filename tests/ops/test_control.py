@@ -124,7 +124,7 @@ TYPES = {
     "if: not by what a branch's own size is there": (
         if_(
             "t = Greater (n, one) c = Squeeze (t)",
-            "m = Identity (x) p = NonZero (m) f = Cast <to = 1> (p) r = Neg (one) u = Reshape (f, r)",
+            "p = NonZero (x) f = Cast <to = 1> (p) r = Neg (one) u = Reshape (f, r)",
             "e = Sub (n, n) v = ConstantOfShape (e)",
         ),
         {"y": "float32[If_size]"},
