@@ -9,12 +9,15 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .._error import ShapeError
 from .._facts import same
 from .._host import DimArray, namespace, wrap
 from .._op import Known, op
+from .._precision import FLOATS
 from .._symbol import fit, hostdims
 from .._value import TensorType
 from .index import check_elements, check_range, check_tuples, places
@@ -27,14 +30,16 @@ _REDUCTIONS: dict[str, tuple[Any, str, str]] = {
     "max": (np.maximum, "max", "max"),
     "min": (np.minimum, "min", "min"),
 }
-SINCE_16 = ("none", "add", "mul")
-SINCE_18 = tuple(_REDUCTIONS)
+# "max" and "min" are words of 18, but PyTorch writes them in 16 too, and onnxruntime takes them
+SINCE_16 = tuple(_REDUCTIONS)
 
 
 def write(data: Any, index: tuple[Any, ...], updates: Any, reduction: str) -> Any:
     """A copy of data with the updates at the index."""
     ufunc, method, of_bool = _REDUCTIONS[reduction]
     if namespace(data, *index, updates) is not np:
+        if reduction == "mul" and data.dtype in FLOATS:
+            return _multiplied(data, updates, *index)
         method = of_bool if data.dtype == bool else method
         return getattr(data.at[index], method)(updates, mode="drop")
     formulas = isinstance(data, DimArray) or isinstance(updates, DimArray)
@@ -45,6 +50,31 @@ def write(data: Any, index: tuple[Any, ...], updates: Any, reduction: str) -> An
     else:
         ufunc.at(out, index, updates)
     return wrap(out, data.dtype) if formulas else out
+
+
+@jax.custom_jvp
+def _multiplied(data: Any, updates: Any, *index: Any) -> Any:
+    """data (*D) times the updates at the index; JAX differentiates it for places that differ."""
+    return data.at[index].multiply(updates, mode="drop")
+
+
+@_multiplied.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    data, updates, *places = primals
+    index, dtype = tuple(places), data.dtype
+    # of each place the product of what is not 0, and how many are 0: what a factor is multiplied
+    # by is then known without a division by 0 (a second derivative at such a factor is not)
+    zero = (updates == 0).astype(np.int32)
+    factors = jnp.where(zero > 0, jnp.ones_like(updates), updates)
+    rest = _multiplied(jnp.ones_like(data), factors, *index)
+    zeros = jnp.zeros(data.shape, np.int32).at[index].add(zero, mode="drop")
+    before, rest_here, zeros_here = (
+        x.at[index].get(mode="fill", fill_value=0) for x in (data, rest, zeros)
+    )
+    others = jnp.where(zeros_here == zero, before * rest_here / factors, jnp.zeros((), dtype))
+    every = jnp.where(zeros == 0, rest, jnp.zeros((), dtype))
+    by_data, by_updates = tangents[0] * every, tangents[1] * others
+    return _multiplied(*primals), by_data.at[index].add(by_updates, mode="drop")
 
 
 def _objects(x: Any) -> np.ndarray:
@@ -75,7 +105,7 @@ def scatter_check(axis: int, data: Any, indices: Any, updates: Any) -> tuple[int
 @op("ScatterElements", since=18, host=True)
 def scatter_elements_18(data, indices: Known, updates, /, *, axis=0, reduction="none"):
     """Write updates (*I) into data (*D) at indices (*I) on axis, at their own place elsewhere."""
-    check_reduction(reduction, *SINCE_18)
+    check_reduction(reduction, *SINCE_16)
     return scatter_elements(data, indices, updates, axis, reduction)
 
 
@@ -136,7 +166,7 @@ def scatter_nd(data: Any, indices: Any, updates: Any, reduction: str) -> Any:
 @op("ScatterND", since=18, host=True)
 def scatter_nd_18(data, indices: Known, updates, /, *, reduction="none"):
     """Write updates (*I, *S) into data (*D, *S) at index tuples (*I, k), k axes in D."""
-    check_reduction(reduction, *SINCE_18)
+    check_reduction(reduction, *SINCE_16)
     return scatter_nd(data, indices, updates, reduction)
 
 
@@ -176,9 +206,9 @@ for _version, _rule, _known in (
     (scatter_9, elements_rule, ("none",)),
     (scatter_elements_11, elements_rule, ("none",)),
     (scatter_elements_16, elements_rule, SINCE_16),
-    (scatter_elements_18, elements_rule, SINCE_18),
+    (scatter_elements_18, elements_rule, SINCE_16),
     (scatter_nd_11, nd_rule, ("none",)),
     (scatter_nd_16, nd_rule, SINCE_16),
-    (scatter_nd_18, nd_rule, SINCE_18),
+    (scatter_nd_18, nd_rule, SINCE_16),
 ):
     _version.shape_rule(functools.partial(_rule, _known), rankless=True)
