@@ -24,6 +24,7 @@ from .._op import op
 from .._symbol import hostdims
 from .._value import TensorType
 from ._agree import wide, written
+from ._convolve import convolve
 from ._window import Dims, Window, exported_pads, padding, per_axis, sizes, slices, spatial
 from ._window import window as make_window
 
@@ -36,7 +37,7 @@ def conv(
     """Convolve x (N, C, *D) with w (M, C/group, *K), add b (M,) -> (N, M, *D')."""
     window, out = agreed(x, w, b, group, kernel_shape, strides, pads, dilations, auto_pad)
     pads = padding(window, hostdims(x.shape)[2:], out[2:])
-    return _biased(_convolve(x, w, pads, group, window.strides, window.dilations), b)
+    return _biased(convolve(x, w, pads, group, window.strides, window.dilations), b)
 
 
 @conv.shape_rule(rankless=True)  # because JAX cannot decide whether a window fits
@@ -154,28 +155,6 @@ def _channels(channels: Any, bs: Any) -> Any:
     return same(known[0], known[-1], f"output channels {channels} and those of the bias")
 
 
-def _convolve(
-    x: Any, w: Any, pads: Any, group: int, strides: Any, dilations: Any, spacing: Any = None
-) -> Any:
-    """Convolve x, its elements set apart by `spacing` and padded, with w."""
-    pads = exported_pads(pads)
-    if not all(isinstance(n, int) and n >= 0 for pair in pads for n in pair):
-        # JAX wants numbers here, and XLA's CPU backend errs where one is negative; lax.pad does not
-        gaps = [s - 1 for s in spacing or (1,) * len(pads)]
-        around = [(*pair, gap) for pair, gap in zip(pads, gaps, strict=True)]
-        x = lax.pad(x, np.zeros((), x.dtype), [(0, 0, 0), (0, 0, 0), *around])
-        pads, spacing = [(0, 0)] * len(pads), None
-    return lax.conv_general_dilated(
-        x,
-        w,
-        strides,
-        pads,
-        lhs_dilation=spacing,
-        rhs_dilation=dilations,
-        feature_group_count=group,
-    )
-
-
 def _biased(y: Any, b: Any) -> Any:
     return y if b is None else y + b.reshape(-1, *(1,) * (y.ndim - 2))
 
@@ -205,7 +184,7 @@ def conv_transpose(
     w = w.reshape(group, c // group, m, *kernel).swapaxes(1, 2)
     w = jnp.flip(w.reshape(group * m, c // group, *kernel), range(2, len(kernel) + 2))
     ones = (1,) * len(kernel)
-    return _biased(_convolve(x, w, around, group, ones, window.dilations, window.strides), b)
+    return _biased(convolve(x, w, around, group, ones, window.dilations, window.strides), b)
 
 
 @conv_transpose.shape_rule(rankless=True)  # because JAX cannot decide whether sizes are positive

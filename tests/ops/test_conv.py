@@ -108,6 +108,52 @@ def test_auto_pad(auto_pad, kernel, stride, pads):
     assert auto_pad[:4] != "SAME" or y.shape[2] == -(-7 // stride)
 
 
+FORMS = {  # (x, w), and what CPUs do in a form of their own
+    "depthwise": ((2, 3, 9), (3, 1, 3), {"pads": (1, 2), "strides": (2,)}),
+    "depthwise, cut and dilated": (
+        (1, 4, 9, 8),
+        (4, 1, 3, 2),
+        {"pads": (-1, 1, 2, 0), "dilations": (2, 3)},
+    ),
+    "depthwise, several of each": ((2, 3, 5, 6), (6, 1, 2, 2), {"strides": (1, 2)}),
+    "depthwise, in space": ((1, 2, 4, 5, 3), (2, 1, 2, 3, 1), {}),
+    "depthwise, a large window": ((1, 2, 12, 12), (2, 1, 9, 9), {}),
+    "depthwise, nothing": ((0, 3, 9), (3, 1, 3), {}),
+    "one channel": ((2, 1, 5, 5), (4, 1, 3, 3), {}),
+    "pointwise": ((2, 3, 4, 5), (4, 3, 1, 1), {}),
+    "pointwise, padded and strided": ((2, 3, 9), (4, 3, 1), {"pads": (1, 2), "strides": (3,)}),
+    "pointwise, cut": ((2, 3, 9), (4, 3, 1), {"pads": (-1, -2), "dilations": (2,)}),
+    "pointwise, nothing": ((0, 3, 4), (4, 3, 1), {}),
+    "pointwise by groups": ((2, 4, 3, 3), (6, 2, 1, 1), {}),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_of_a_convolution(form):
+    """Values, gradients and a batch of batches as XLA's own convolution gives them."""
+    xs, ws, how = FORMS[form]
+    group, n = xs[1] // ws[1], len(xs) - 2
+    x, w = normal(*xs), normal(*ws)
+    pads = how.get("pads", (0,) * 2 * n)
+
+    def own(x, w):
+        pairs = list(zip(pads[:n], pads[n:], strict=True))
+        around = [(0, 0, 0), (0, 0, 0), *((*p, 0) for p in pairs)]
+        return jax.lax.conv_general_dilated(
+            jax.lax.pad(x, np.float32(0), around), w, how.get("strides", (1,) * n), "VALID",
+            rhs_dilation=how.get("dilations"), feature_group_count=group,
+        )  # fmt: skip
+
+    f = js.to_jax(node("Conv", typed_as(x), typed_as(w), group=group, **how))
+    batch = np.stack([x, 2 * x])
+    for g in (f, jax.jit(f), lambda x, w: jax.vmap(f, (0, None))(batch, w)[0]):
+        np.testing.assert_allclose(g(x, w), own(x, w), rtol=1e-5, atol=1e-5)
+    weights = normal(*own(x, w).shape)
+    slopes = [jax.grad(lambda x, w: (h(x, w) * weights).sum(), (0, 1))(x, w) for h in (f, own)]  # noqa: B023
+    for got, want in zip(*slopes, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize(("n", "group", "how"), CASES)
 def test_conv_integer_is_exact(n, group, how):
     x = RNG.integers(0, 256, (2, 2 * group, *range(5, 5 + n))).astype(np.uint8)
