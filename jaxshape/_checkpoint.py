@@ -1,4 +1,8 @@
-"""Parameters on disk, as safetensors: names, shapes, dtypes and bytes; nothing that could run."""
+"""Parameters on disk, as safetensors: names, shapes, dtypes and bytes; nothing that could run.
+
+Orbax needs nothing of this: its checkpointers take a `JaxModel`, `f.params` and the state of an
+optimizer as they take any pytree.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from ._error import ModelError, UnsupportedError
 
 
 def save_params(params: Any, path: str | os.PathLike[str]) -> None:
-    """Write parameters to a safetensors file.
+    """Write parameters to a safetensors file; an orbax checkpointer takes them as they are.
 
     Args:
       params: a `JaxModel`, or a mapping of arrays (*D) of any dtype by name, such as `f.params`.

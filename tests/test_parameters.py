@@ -173,6 +173,25 @@ def test_saved_and_loaded_parameters_are_the_same(tmp_path, dtype):
     np.testing.assert_array_equal(zero.replace(loaded)(X), f(X))
 
 
+def test_orbax_takes_a_conversion_as_any_pytree(tmp_path):
+    import orbax.checkpoint as ocp
+
+    net = model(LAYERS)
+    for i, name in enumerate(["/enc/layer.0/w:0", "b 0"]):  # as exporters name them
+        net.graph.initializer[i].name = net.graph.node[i].input[1] = name
+    f = js.to_jax(net)
+    zero = jax.tree.map(jnp.zeros_like, f)
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "dict", f.params)
+        checkpointer.save(tmp_path / "model", f)
+        checkpointer.wait_until_finished()
+        params = checkpointer.restore(tmp_path / "dict", zero.params)
+        restored = checkpointer.restore(tmp_path / "model", zero)
+    assert set(params) == {"/enc/layer.0/w:0", "b 0", "b_w"}
+    np.testing.assert_array_equal(zero.replace(params)(X), f(X))
+    np.testing.assert_array_equal(restored(X), f(X))
+
+
 # writing back -------------------------------------------------------------------------------------
 
 
