@@ -28,7 +28,7 @@ from ._slice import sliced
 from ._value import dtype_name
 
 
-@jax.tree_util.register_pytree_node_class
+@jax.tree_util.register_pytree_with_keys_class
 class JaxModel:
     """An ONNX model as a JAX function; made by `to_jax`.
 
@@ -46,6 +46,9 @@ class JaxModel:
 
     def tree_flatten(self) -> tuple[tuple[Any], Conversion]:
         return (self.params,), self._static
+
+    def tree_flatten_with_keys(self) -> tuple[tuple[tuple[Any, Any]], Conversion]:
+        return ((jax.tree_util.GetAttrKey("params"), self.params),), self._static
 
     @classmethod
     def tree_unflatten(cls, static: Conversion, children: Sequence[Any]) -> JaxModel:
@@ -250,6 +253,8 @@ class JaxModel:
             inputs[name] = value
         if missing := [n for n in names if n in self._static.required and n not in inputs]:
             raise UnknownValueError(f"inputs are missing: {', '.join(missing)}")
+        if missing := [n for n in self._static.dtypes if n in inputs and inputs[n] is None]:
+            raise UnknownValueError(f"inputs are missing: {', '.join(missing)} (None is no array)")
         for name, value in inputs.items():
             if any(map(is_text, jax.tree.leaves(value))):
                 raise UnsupportedError(
@@ -258,6 +263,11 @@ class JaxModel:
                 )
             wanted = self._static.dtypes.get(name)
             given = getattr(value, "dtype", wanted)
+            if wanted is not None and not _is_array(value):
+                raise ShapeError(
+                    f"input {name!r} is of type {type(value).__name__}, wants an array of "
+                    f"{dtype_name(wanted)}, of NumPy or JAX"
+                )
             if wanted is not None and _kind(given) != _kind(wanted):
                 raise ShapeError(f"input {name!r} has dtype {given}, wants {dtype_name(wanted)}")
         return {n: v for n, v in inputs.items() if v is not None}
@@ -273,7 +283,18 @@ class JaxModel:
 
 
 def _by_name(params: Mapping[str, Any] | JaxModel) -> Mapping[str, Any]:
-    return params.params if isinstance(params, JaxModel) else params
+    if isinstance(params, JaxModel):
+        return params.params
+    if not isinstance(params, Mapping):
+        raise UnknownValueError(f"parameters go by name: a mapping, not {type(params).__name__}")
+    return params
+
+
+def _is_array(value: Any) -> bool:
+    """Whether JAX takes it as an array: numbers, and what has a dtype of NumPy."""
+    return isinstance(getattr(value, "dtype", None), np.dtype) or isinstance(
+        value, (bool, int, float, complex)
+    )
 
 
 def _kind(dtype: Any) -> Any:
@@ -291,7 +312,7 @@ def to_jax(
     model: Any,
     *,
     dtype: Any = None,
-    freeze: Freeze = (),
+    freeze: Freeze | None = (),
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     bounded: bool | Mapping[str, int] = False,
@@ -349,7 +370,7 @@ def to_jax(
     """
     precision = None if dtype is None else float_type(dtype)
     part = sliced(load(model), inputs, outputs)
-    places, buffers = sorted_out(part, freeze)
+    places, buffers = sorted_out(part, freeze or ())
     with one_warning():
         params = {n: _parameter(s, precision) for n, s in places.items()}
     bounds = checked_bounds(bounded, part)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import fnmatch
 import math
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import jax
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from ._error import UnknownValueError
 
+Rule: TypeAlias = tuple[str | re.Pattern[str], PartitionSpec]
+
 
 def shardings(
     params: Any,
     mesh: Mesh | AbstractMesh,
-    rules: Sequence[tuple[str | re.Pattern[str], PartitionSpec]],
+    rules: Sequence[Rule] | Mapping[str | re.Pattern[str], PartitionSpec],
 ) -> Any:
     """Give each parameter a place on a mesh, by rules on names.
 
@@ -30,8 +32,8 @@ def shardings(
       params: a `JaxModel`, or any pytree with parameters (*D) by name: `f.params`, the state of an
         optimizer.
       mesh: the mesh; make it with `axis_types=(jax.sharding.AxisType.Auto,) * n`.
-      rules: pairs of a pattern and a `PartitionSpec`; a text is a glob on the whole name
-        (`"*attn*weight"`), a compiled regular expression is searched for.
+      rules: pairs of a pattern and a `PartitionSpec`, or a mapping; a text is a glob on the whole
+        name (`"*attn*weight"`), a compiled regular expression is searched for.
 
     Returns:
       The same pytree with a `NamedSharding` for each leaf: for `jax.device_put`, and for
@@ -49,6 +51,7 @@ def shardings(
       >>> {name: tuple(s.spec) for name, s in js.shardings(params, mesh, rules).items()}
       {'h.0.up.bias': (), 'h.0.up.weight': (None, 'model')}
     """
+    rules = [*rules.items()] if isinstance(rules, Mapping) else rules
     for _, spec in rules:
         for axis in (a for entry in spec for a in _axes(entry)):
             if axis not in mesh.shape:

@@ -17,6 +17,7 @@ X = np.ones((3, 2), np.float32)
 def test_parameters_are_the_leaves():
     f = js.to_jax(model(LINEAR))
     assert list(f.params) == ["w"] and f.input_names == ("x",) and f.output_names == ("y",)
+    assert jax.tree_util.keystr(jax.tree_util.tree_leaves_with_path(f)[0][0]) == ".params['w']"
     leaves, tree = jax.tree.flatten(f)
     assert len(leaves) == 1
     doubled = jax.tree.unflatten(tree, [2 * leaf for leaf in leaves])
@@ -58,9 +59,15 @@ def test_inputs_by_position_or_name():
         ((a, b, a), {}, "3 inputs given, the model takes 2"),
         ((a,), {"a": a}, "given twice"),
         ((a, b), {"c": a}, "no input 'c'"),
+        ((a, None), {}, "inputs are missing: b"),
     ):
         with pytest.raises(js.UnknownValueError, match=text):
             f(*args, **kwargs)
+    for other in ([1.0], object()):
+        with pytest.raises(js.ShapeError, match="'b' is of type .*, wants an array of float32"):
+            f(a, other)
+    with pytest.raises(js.UnknownValueError, match="a mapping, not list"):
+        f.apply([a], a, b)  # pyright: ignore[reportArgumentType]
     with pytest.raises(js.UnknownValueError, match="parameters are missing: w"):
         js.to_jax(model(LINEAR)).apply({}, X)
 

@@ -28,6 +28,7 @@ PLACES = [  # a name, a shape, the rules, how it is split
     ("w", (16, 4), [("w", P(("data", "model"), None))], (("data", "model"), None)),
     ("w", (12, 4), [("w", P(("data", "model"), None))], (None, None)),
     ("w", (8, 8), [("v", P("data")), ("*", P(None, "data")), ("w", P("model"))], (None, "data")),
+    ("w", (8, 8), {"v": P("data"), "*": P(None, "data"), "w": P("model")}, (None, "data")),
     ("w", (0, 4), [("w", P("data", "model"))], ("data", "model")),
 ]
 

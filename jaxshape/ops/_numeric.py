@@ -64,7 +64,10 @@ def in_floats(function: Callable[..., Any]) -> Callable[..., Any]:
 def one_dtype(*xs: Any) -> None:
     """Refuse operands of several dtypes, which NumPy would promote and ONNX forbids."""
     if any(x.dtype != xs[0].dtype for x in xs):
-        raise TypeError(f"one dtype is wanted, not {', '.join(str(x.dtype) for x in xs)}")
+        raise TypeError(
+            f"one dtype is wanted, not {', '.join(str(x.dtype) for x in xs)}; where parameters or "
+            "inputs have another than the model: to_jax(..., dtype=...) computes in it"
+        )
 
 
 def is_empty(x: Any) -> bool:
