@@ -53,7 +53,7 @@ def _heads_of(size: Any, heads: int, name: str) -> Any:
     return size // heads
 
 
-def _split(x: Any, sizes: Sizes, length: Any, size: Any) -> Any:
+def split_heads(x: Any, sizes: Sizes, length: Any, size: Any) -> Any:
     """x (N, S, H*E) as (N, H, S, E); x of four axes as it is."""
     shape = (sizes.batch, length, sizes.heads, size)
     if x.ndim == 4:
@@ -61,7 +61,7 @@ def _split(x: Any, sizes: Sizes, length: Any, size: Any) -> Any:
     return namespace(x).swapaxes(reshape(fit(x, (*shape[:2], shape[2] * shape[3])), shape), 1, 2)
 
 
-def _attended(
+def attended(
     q: Any, k: Any, v: Any, sizes: Sizes, mask: Any, bias: Any, unidirectional: int, scale: Any,
     filled: float,
 ) -> tuple[Any, Any]:  # fmt: skip
@@ -125,7 +125,7 @@ def _by_ends(size: Any, batch: Any) -> bool | None:
     return False if equal(size, 2 * batch) else None
 
 
-def _joined(past: Any, new: Any) -> Any:
+def joined(past: Any, new: Any) -> Any:
     return new if past is None else namespace(past, new).concatenate([past, new], 2)
 
 
@@ -189,18 +189,18 @@ def multi_head_attention(
         check_mask(hostdims(key_padding_mask.shape), sizes, False)
     parts, three = [query, key, value], key.ndim == 3
     if bias is not None:
-        parts = _with_bias(parts if three else parts[:1], bias, sizes) + parts[3 if three else 1 :]
+        parts = with_bias(parts if three else parts[:1], bias, sizes) + parts[3 if three else 1 :]
     lengths = (sizes.queries, sizes.keys, sizes.keys)
     heads = (sizes.head, sizes.head, sizes.v_head)
-    q, k, v = (_split(*p) for p in zip(parts, [sizes] * 3, lengths, heads, strict=True))
-    k, v = _joined(past_key, k), _joined(past_value, v)
-    y, scores = _attended(
+    q, k, v = (split_heads(*p) for p in zip(parts, [sizes] * 3, lengths, heads, strict=True))
+    k, v = joined(past_key, k), joined(past_value, v)
+    y, scores = attended(
         q, k, v, sizes, key_padding_mask, attention_bias, unidirectional, scale, mask_filter_value
     )
     return y, k, v, scores
 
 
-def _with_bias(parts: Any, bias: Any, sizes: Sizes) -> Any:
+def with_bias(parts: Any, bias: Any, sizes: Sizes) -> Any:
     """Query, key and value with the part of bias (H*E + H*E + H*F,) that is for each."""
     d, f = sizes.heads * sizes.head, sizes.heads * sizes.v_head
     bias = shaped("bias", bias, (d + d + f,))
@@ -292,10 +292,10 @@ def projected(
     starts = [to_export(i) for i in (0, d, d + d, d + d + f)]
     parts = [y[..., starts[i] : starts[i + 1]] for i in range(3)]
     heads = (sizes.head, sizes.head, sizes.v_head)
-    q, k, v = (_split(p, sizes, sizes.queries, e) for p, e in zip(parts, heads, strict=True))
+    q, k, v = (split_heads(p, sizes, sizes.queries, e) for p, e in zip(parts, heads, strict=True))
     if past is not None:
-        k, v = _joined(past[0], k), _joined(past[1], v)
-    y, _ = _attended(q, k, v, sizes, mask, bias, unidirectional, scale, filled)
+        k, v = joined(past[0], k), joined(past[1], v)
+    y, _ = attended(q, k, v, sizes, mask, bias, unidirectional, scale, filled)
     return y, xp.stack([k, v]) if sizes.head is sizes.v_head or sizes.head == sizes.v_head else None
 
 

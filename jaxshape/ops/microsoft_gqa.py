@@ -47,7 +47,7 @@ class Sizes(NamedTuple):
     stored: Any  # the elements that a head takes in the cache
 
 
-def _sizes(shapes: Any, heads: int, kv_heads: int, bits: int) -> Sizes:
+def sizes_of(shapes: Any, heads: int, kv_heads: int, bits: int) -> Sizes:
     """The sizes on which query, key, value and the past agree."""
     q, k, v, past_key, past_value, seqlens = shapes
     if heads < 1 or kv_heads < 1 or heads % kv_heads:
@@ -110,7 +110,7 @@ def _step(sizes: Sizes, seqlens: Any, query_seqlens: Any, total: Any) -> Step:
     return Step(after, before, jnp.broadcast_to(new, after.shape), first)
 
 
-def _turned(
+def turned(
     x: Any, cos: Any, sin: Any, position_ids: Any, step: Step, interleaved: int
 ) -> Any:  # fmt: skip
     """x (N, H, S, E), each row by the angle of its place."""
@@ -138,7 +138,7 @@ def _normed(x: Any, weight: Any, epsilon: float) -> Any:
     return (w * weight.astype(w.dtype)).astype(x.dtype)
 
 
-def _parts(query: Any, key: Any, value: Any, sizes: Sizes) -> list[Any]:
+def parted(query: Any, key: Any, value: Any, sizes: Sizes) -> list[Any]:
     """Query, key and value as (N, H, S, E), of one packed tensor or of three."""
 
     def heads(x: Any, n: int, length: Any) -> Any:
@@ -172,18 +172,18 @@ def group_query_attention(
         for x in (query, key, value, past_key, past_value, seqlens_k)
     ]
     bits = width((k_quant_type, v_quant_type), kv_cache_bit_width)
-    sizes = _sizes(shapes, num_heads, kv_num_heads, bits)
+    sizes = sizes_of(shapes, num_heads, kv_num_heads, bits)
     total = scalar(total_sequence_length, "total_sequence_length")
     given, window = past_key is not None, local_window_size
     length = _present(total, sizes, given, window, sliding_window_cache)
     step = _step(sizes, seqlens_k, query_seqlens, total)
-    q, k, v = _parts(query, key, value, sizes)
+    q, k, v = parted(query, key, value, sizes)
     if q_norm_weight is not None and k_norm_weight is not None:
         q = _normed(q, q_norm_weight, q_norm_epsilon or qk_norm_epsilon)
         k = _normed(k, k_norm_weight, k_norm_epsilon or qk_norm_epsilon)
     if do_rotary:
         turn = cos_cache, sin_cache, position_ids, step, rotary_interleaved or 0
-        q, k = _turned(q, *turn), _turned(k, *turn)
+        q, k = turned(q, *turn), turned(k, *turn)
     scales: tuple[Any, Any] = (k_scale, v_scale)
     past: tuple[Any, Any] = (past_key, past_value)
     new = [coded(x, s, bits) for x, s in zip((k, v), scales, strict=True)]
@@ -207,14 +207,14 @@ def group_query_attention(
         sink = shaped("head_sink", sink, (sizes.heads,))
     elif smooth_softmax == 1:
         sink = jnp.zeros(sizes.heads, query.dtype)
-    y, weights = _attended(
+    y, weights = attended(
         q, k, v, sizes, at, step, attention_bias, sink, softcap or 0.0, scale or 0.0, window,
         causal,
     )  # fmt: skip
     return y, *present, weights[max(qk_output - 1, 0)]
 
 
-def _attended(
+def attended(
     q: Any, k: Any, v: Any, sizes: Sizes, at: Any, step: Step, bias: Any, sink: Any,
     softcap: float, scale: float, window: int, causal: int,
 ) -> tuple[Any, list[Any]]:  # fmt: skip
@@ -272,7 +272,7 @@ def _(
     inputs = query, key, value, past_key, past_value, seqlens_k
     bits = width((k_quant_type, v_quant_type), kv_cache_bit_width)
     shapes = [None if x is None else x.shape for x in inputs]
-    sizes = _sizes(shapes, num_heads, kv_num_heads, bits)
+    sizes = sizes_of(shapes, num_heads, kv_num_heads, bits)
     known = not isinstance(total_sequence_length, TensorType)
     total = scalar(total_sequence_length, "total_sequence_length") if known else None
     given = past_key is not None
