@@ -154,7 +154,7 @@ SPARSE = ["int32[2, B]", "int32[2, Z]", "int32[1]", "int32[N]"]
             + ["int32[1]"],
             {"num_heads": 2, "past_present_share_buffer": 1},
             ["[N, 1, K]", "[N, 2, M, E]", "[N, 2, M, E]"],
-            ["K % 2 == 0", "E == K//2"],
+            ["K == 2*E"],
         ),
         (
             "DecoderMaskedMultiHeadAttention",
