@@ -15,7 +15,7 @@ import numpy as np
 
 from ._error import ExecutionError, JaxshapeError, UnsupportedError
 from ._host import is_host, type_of
-from ._interpret import Scope, annotate, call, complete, keywords, lowering, walk
+from ._interpret import Scope, annotate, call, complete, keywords, lowering, needed, walk
 from ._model import Function, Graph, Node, Stored
 from ._op import Op
 from ._precision import adapted, placed, rounded
@@ -50,7 +50,8 @@ class Lowerer:
         return value
 
     def walk(self, nodes: Sequence[Node], scope: Scope, outputs: Sequence[str]) -> None:
-        walk(nodes, scope, self)
+        # what nobody uses may be what cannot be computed: a size that is data
+        walk(nodes if self.watch else needed(nodes, outputs), scope, self)
 
     def leave(self, graph: Graph | Function, scope: Scope) -> None:
         pass

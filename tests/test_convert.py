@@ -226,6 +226,21 @@ def test_sizes_that_depend_on_data_are_refused_with_the_node():
         f(np.array([0, 1], np.float32))
 
 
+def test_what_nobody_uses_is_not_computed():
+    f = js.to_jax(
+        model("""g (float[N] x, bool c) => (float[N] y) {
+        h = Neg (x)
+        n = NonZero (h)
+        y = If (c) <
+            then_branch = t () => (float[N] u) { p = NonZero (h)  u = Identity (h) },
+            else_branch = e () => (float[N] v) { q = NonZero (x)  v = Neg (h) }>
+    }""")
+    )
+    x = np.array([0, 1], np.float32)
+    np.testing.assert_array_equal(jax.jit(f)(x, True), -x)
+    np.testing.assert_array_equal(jax.grad(lambda x: f(x, True).sum())(x), [-1, -1])
+
+
 FAR = """g (float[N, 2] x) => (float[a, b] y, int64 s) {
     e = Constant <value = int64[1] {9223372036854775807}> ()
     z = Constant <value = int64[1] {0}> ()
