@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,13 @@ import numpy as np
 from . import _facts
 from ._branch import chosen
 from ._dim import Dim, Undecided, maximum, minimum
-from ._rational import divide_exact, integral, scale_exact
+from ._rational import Float, divide_exact, integral, scale_exact
 from ._relation import Relation, both, decided, either, negate, related
 
 
 def number(x: Any) -> bool:
     """Whether an element is a plain number."""
-    return not isinstance(x, (Dim, Relation))
+    return not isinstance(x, (Dim, Relation, Float))
 
 
 def unknown(*parts: Any) -> Dim:
@@ -30,8 +31,37 @@ def unknown(*parts: Any) -> Dim:
     return _facts.element("value")
 
 
+def decisive(function: Callable[..., Any], result: np.dtype) -> Callable[..., Any]:
+    """An element function whose result, if it is a float that no formula gives, is unknown: as is
+    all that is computed of such a one.
+    """
+
+    def apply(*args: Any) -> Any:
+        vague = any(isinstance(x, Float) for x in args)
+        if vague and result.kind != "f":
+            raise Undecided("what follows from a float that is not known")
+        if vague:
+            return _facts.real()
+        try:
+            return function(*args)
+        except Undecided:
+            if result.kind != "f":
+                raise
+            return _facts.real()
+
+    return apply
+
+
 def cast(x: Any, source: np.dtype, target: np.dtype) -> Any:
     """One element converted to another dtype."""
+    if isinstance(x, Float):
+        return (
+            unknown(x)
+            if target.kind in "iu"
+            else _facts.real()
+            if target.kind == "f"
+            else _raise("whether a float that is not known is 0")
+        )
     if number(x):
         return np.asarray(x, dtype=source).astype(target).item()
     kind = np.dtype(target).kind
@@ -52,7 +82,9 @@ def cast(x: Any, source: np.dtype, target: np.dtype) -> Any:
         if _facts.at_least(x, 0):
             return math.floor(x)
         return unknown(x)
-    return scale_exact(x, 1, target) if kind == "f" else _raise("no such conversion of a size")
+    if kind != "f":
+        raise Undecided("no such conversion of a size")
+    return decisive(lambda x: scale_exact(x, 1, target), target)(x)
 
 
 def _raise(text: str) -> Any:
@@ -69,6 +101,18 @@ def arithmetic(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
         if dtype.kind not in "iu":
             a, b = (scale_exact(x, 1, dtype) for x in (a, b))
         return function(a, b)
+
+    return apply
+
+
+def extreme(formula: Callable[[Any, Any], Any], plain: np.ufunc) -> Callable[..., Any]:
+    """The greater or lesser of two elements; a NaN wins."""
+
+    def apply(dtype: np.dtype, a: Any, b: Any) -> Any:
+        if number(a) and number(b):
+            return plain(dtype.type(a), dtype.type(b)).item()
+        exact = [Fraction(x) if isinstance(x, float) else x for x in (a, b)]
+        return formula(*exact)
 
     return apply
 
@@ -139,13 +183,15 @@ def choose(condition: Any, a: Any, b: Any) -> Any:
         return a if known else b
     if a is b or (number(a) and number(b) and a == b):
         return a
+    if isinstance(a, Float) or isinstance(b, Float):
+        return _facts.real()
     if isinstance(a, Relation) or isinstance(b, Relation) or isinstance(a, bool):
         yes, no = both(condition, a), both(negate(condition), b)
         return either(yes, no)
     if (picked := chosen(condition, a, b)) is not None:
         return picked
     if not (integral(a) and integral(b)):
-        raise Undecided("a selection between floats")
+        return _facts.real()
     if _facts.at_least(a, 0) and _facts.at_least(b, 0):
         return _facts.count("value", minimum(a, b), maximum(a, b))
     return _facts.element("value")

@@ -27,6 +27,7 @@ from ._dim import (
 from ._error import ShapeError
 from ._evaluate import rebuild
 from ._mint import Mint
+from ._rational import Float
 from ._report import Demand, report
 from ._require import Requirement as Requirement
 from ._require import read
@@ -345,6 +346,14 @@ def count(stem: str, least: Any = 0, most: Any = None) -> Any:
 def element(stem: str) -> Dim:
     """A fresh integer of which nothing is known."""
     return _told().element(stem)
+
+
+def real() -> Float:
+    """A float of which nothing is known, where such may stand beside what is known."""
+    facts = _current.get()
+    if facts is None or not facts.floats:
+        raise Undecided("a float that no formula gives")
+    return Float()
 
 
 # kept by the engine -------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ numbers, with dims, and on a device.
 Invariant: a DimArray holds at least one symbol (`wrap` gives a plain ndarray otherwise), and each
 element is what the runtime would compute, for every admissible size. What cannot be expressed
 raises `Undecided`; integers that cannot become a fresh unknown integer. Floats are rationals over
-dims, kept only while the runtime's own rounding provably does not show (see `_rational.py`).
+dims, kept only while the runtime's own rounding provably does not show (see `_rational.py`); while
+tracing, others are unknown floats.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import numpy as np
 
 from . import _element
 from ._dim import Dim, Undecided, maximum, minimum
-from ._rational import half_even
+from ._rational import Float, half_even
 from ._relation import Relation, both, either, negate, related
 from ._value import TensorType
 
@@ -32,7 +33,8 @@ SMALL = 65_536  # elements: the most that constant folding touches
 
 
 class DimArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array of an ONNX dtype whose elements are numbers, dims or relations between dims.
+    """An array of an ONNX dtype whose elements are numbers, dims, relations between dims, or floats
+    that are not known.
 
     `elements` is an object ndarray; `dtype` what the runtime's array would have. Made by `wrap`.
     """
@@ -93,7 +95,8 @@ class DimArray(np.lib.mixins.NDArrayOperatorsMixin):
             return NotImplemented
         dtype = next(x.dtype for x in inputs if isinstance(x, DimArray))
         result = np.dtype(bool) if ufunc.__name__ in _TO_BOOL else dtype
-        return wrap(_vectorize(functools.partial(function, dtype), *map(_elements, inputs)), result)
+        apply = _element.decisive(functools.partial(function, dtype), result)
+        return wrap(_vectorize(apply, *map(_elements, inputs)), result)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if special := _FUNCTIONS.get(func.__name__):
@@ -108,7 +111,7 @@ class DimArray(np.lib.mixins.NDArrayOperatorsMixin):
 def wrap(elements: Any, dtype: np.dtype) -> Any:
     """A DimArray of the elements, or a plain ndarray where none of them is symbolic."""
     elements = elements if isinstance(elements, np.ndarray) else np.asarray(elements, dtype=object)
-    if any(isinstance(x, (Dim, Relation)) for x in elements.ravel().tolist()):
+    if any(isinstance(x, (Dim, Relation, Float)) for x in elements.ravel().tolist()):
         return DimArray(elements, dtype)
     return elements.astype(dtype)
 
@@ -209,8 +212,9 @@ def _reduction(function: Callable[[Any, Any], Any], start: Any) -> Callable[...,
         moved = np.moveaxis(x.elements, axes, range(len(axes)))
         rest = moved.shape[len(axes) :]
         rows = moved.reshape(-1, *rest)
+        apply = _element.decisive(function, np.dtype(dtype or x.dtype))
         total = (
-            functools.reduce(lambda a, b: _vectorize(function, a, b), rows)
+            functools.reduce(lambda a, b: _vectorize(apply, a, b), rows)
             if len(rows)
             else np.full(rest, start)
         )
@@ -224,7 +228,9 @@ def _reduction(function: Callable[[Any, Any], Any], start: Any) -> Callable[...,
 
 
 def _cumsum(x: Any, axis: int = 0, dtype: Any = None) -> Any:
-    return wrap(np.add.accumulate(x.elements, axis=axis), x.dtype)
+    apply = _element.decisive(operator.add, x.dtype)
+    total = np.frompyfunc(apply, 2, 1).accumulate(x.elements, axis=axis, dtype=object)
+    return wrap(total, x.dtype)
 
 
 def _clip(x: Any, low: Any = None, high: Any = None, **_: Any) -> Any:
@@ -249,8 +255,8 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
     "power": _element.power,
     "remainder": _element.modulo,
     "fmod": _element.fmod,
-    "maximum": lambda dtype, a, b: maximum(a, b),
-    "minimum": lambda dtype, a, b: minimum(a, b),
+    "maximum": _element.extreme(maximum, np.maximum),
+    "minimum": _element.extreme(minimum, np.minimum),
     "negative": lambda dtype, x: -x,
     "absolute": _element.absolute,
     "sign": _element.sign,

@@ -22,6 +22,7 @@ class Mint(Store):
     def __init__(self) -> None:
         super().__init__()
         self.minted = 0
+        self.floats = False  # whether a float that no formula gives may stand in a host array
         self.floor = 1  # the least value of the sizes that inputs have
         self.walks: list[Any] = []  # of subgraphs and functions: (graph, scope, path)
         self.definitions: dict[Dim, Dim] = {}  # fresh name -> the long formula it stands for

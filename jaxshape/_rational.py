@@ -4,7 +4,8 @@ Exporters compute sizes as `Cast -> Mul 0.7 -> Floor -> Cast`. The runtime does 
 formula is right only if it gives what those roundings give. So an element stays a rational over
 dims only where the float step is exact (integers and dyadic factors whose product fits the
 mantissa), or where a simple fraction (0.7 as 7/10) was checked, once per factor and dtype, to
-floor, ceil and round like the float product at every size up to `CHECKED`.
+floor, ceil and round like the float product at every size up to `CHECKED`. Any other is a `Float`:
+unknown, so that the elements beside it stay known.
 """
 
 from __future__ import annotations
@@ -20,6 +21,17 @@ from ._dim import Dim, Undecided, ceildiv
 
 CHECKED = 1 << 20  # sizes up to which float steps are held equal to exact ones
 _BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+
+
+class Float:
+    """A float of which nothing is known, since no formula gives what the runtime's rounding gives:
+    a number divided by a size. Equal to itself alone.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "?"
 
 
 def denominator(x: Any) -> int:

@@ -59,6 +59,7 @@ class Tracer:
 
     def __init__(self, facts: Facts, strict: bool = False):
         self.facts, self.strict = facts, strict
+        facts.floats = True
         self.memo: dict[Any, tuple[Any, ...]] = {}
         self._within: dict[Any, list[Any]] = {}  # the walks that a memo's entry stands for
         self._warned: set[Any] = set()

@@ -20,6 +20,7 @@ from .._error import ShapeError
 from .._facts import at_least
 from .._host import DimArray, namespace
 from .._op import Static, op
+from .._rational import Float
 from .._symbol import hostdims, to_export
 from .._value import TensorType
 from ._agree import ranked
@@ -138,6 +139,8 @@ def range_length(start: Any, limit: Any, delta: Any) -> Any:
     else:
         span = (np.reshape(limit, ()) - np.reshape(start, ())).astype("float64")
         steps = np.ceil(span / np.reshape(delta, ()).astype("float64")).item()
+        if isinstance(steps, Float):
+            raise Undecided("a quotient of sizes, as floats round it")
         if isinstance(steps, float):
             if not math.isfinite(steps):
                 raise ShapeError(f"from {a} to {b} by {step} there are {steps} steps")

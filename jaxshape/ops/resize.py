@@ -19,7 +19,7 @@ from .._error import ShapeError
 from .._facts import at_least, count, same
 from .._host import is_host, namespace
 from .._op import Static, op
-from .._rational import CHECKED
+from .._rational import CHECKED, Float
 from .._symbol import hostdims
 from .._value import TensorType
 from ._agree import ranked
@@ -73,7 +73,7 @@ def _rounded(n: Any, numerator: Any, denominator: Any) -> Any:
 def _scaled(i: int, n: Any, scale: Any) -> Any:
     """floor(n * scale) as float32 computes it."""
     stem = f"Resize_size{i}"
-    if scale is None or isinstance(scale, Dim):
+    if scale is None or isinstance(scale, (Dim, Float)):
         return count(stem)
     scale = FLOAT32.type(scale)
     if not 0 < scale < np.inf:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import node
+from builders import model, node
 from close import check
 from forms import demands, types
 from layers import refused
@@ -231,6 +231,20 @@ def test_unknown_scales_are_bounded():
         "Resize_size0": ("1", "None"),
         "Resize_size1": ("0", "w"),
     }
+
+
+def test_axes_that_no_scale_changes_are_kept_beside_quotients_of_sizes():
+    """As exporters scale to another map's size: its batch and channels stay known."""
+    net = model("""g (float[N, 3, H] x, float[N, 3, K] z) => (float[a, b, c] y)
+    <float[2] ones = {1, 1}, int64[1] two = {2}> {
+        s = Shape <start = 2> (x)  t = Shape <start = 2> (z)
+        u = Cast <to = 1> (s)  v = Cast <to = 1> (t)  r = Div (v, u)
+        scales = Concat <axis = 0> (ones, r)
+        y = Resize <mode = "nearest"> (x, , scales)
+    }""")
+    assert str(js.trace(net)["y"]) == "float32[N, 3, c]"
+    x, z = np.ones((2, 3, 4), "f"), np.ones((2, 3, 6), "f")
+    assert js.run(net, [x, z])["y"].shape == (2, 3, 6)
 
 
 @pytest.mark.parametrize(
