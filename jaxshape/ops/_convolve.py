@@ -48,7 +48,10 @@ def convolve(
         cpu = functools.partial(_pointwise, pads=pads, strides=strides)
     else:
         return how(x, w)
-    return lax.platform_dependent(x, w, cpu=cpu, default=how)
+    try:
+        return lax.platform_dependent(x, w, cpu=cpu, default=how)
+    except TypeError:  # on an explicit mesh, where the two forms are sharded in different ways
+        return how(x, w)
 
 
 def _general(

@@ -154,6 +154,19 @@ def test_forms_of_a_convolution(form):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("form", ["depthwise", "pointwise"])
+def test_on_an_explicit_mesh(form):
+    """There the sharding is part of a type, and each form gives one of its own."""
+    xs, ws, how = FORMS[form]
+    x, w = normal(*xs), normal(*ws)
+    f = js.to_jax(node("Conv", typed_as(x), w, group=xs[1] // ws[1], **how))
+    mesh = jax.make_mesh((1,), ("data",), axis_types=(jax.sharding.AxisType.Explicit,))
+    spec = jax.sharding.PartitionSpec("data")
+    with jax.set_mesh(mesh):
+        y = jax.jit(f)(jax.device_put(x, jax.sharding.NamedSharding(mesh, spec)))
+    np.testing.assert_allclose(y, f(x), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(("n", "group", "how"), CASES)
 def test_conv_integer_is_exact(n, group, how):
     x = RNG.integers(0, 256, (2, 2 * group, *range(5, 5 + n))).astype(np.uint8)
