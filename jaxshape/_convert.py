@@ -95,6 +95,8 @@ class JaxModel:
     def apply(self, params: Mapping[str, Any] | JaxModel, *args: Any, **kwargs: Any) -> Any:
         """The model's outputs with these parameters: an array, or a tuple of several.
 
+        An output that is text is None: JAX has no text.
+
         Args:
           params: an array (*D) for each name in `f.params`; or a `JaxModel` that has them.
           *args: the inputs in order; an optional one that is left out is None. One that decides

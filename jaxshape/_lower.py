@@ -11,9 +11,10 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
-from ._error import ExecutionError, JaxshapeError, UnsupportedError
+from ._error import ExecutionError, JaxshapeError, ShapeError, UnsupportedError
 from ._host import is_host, type_of
 from ._interpret import Scope, annotate, call, complete, keywords, lowering, needed, walk
 from ._model import Function, Graph, Node, Stored
@@ -21,6 +22,17 @@ from ._op import Op
 from ._precision import adapted, placed, rounded
 from ._schema import body_of
 from ._value import STRING
+
+_NOT_KNOWN = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.NonConcreteBooleanIndexError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+_NO_TEXT = (
+    "JAX does not have text: use jaxshape.run, or give to_jax outputs= that are made without it"
+)
+_NO_VALUE = f"has no value: it is an empty optional, or text that depends on data; {_NO_TEXT}"
 
 
 class Lowerer:
@@ -64,7 +76,7 @@ class Lowerer:
                 raise
             raise annotate(e, node, scope) from e
         except Exception as e:
-            if type(e).__module__.startswith("jax") and "Tracer" in type(e).__name__:
+            if isinstance(e, _NOT_KNOWN):
                 text = "a value that must be known beforehand depends on the model's inputs"
                 raise annotate(UnsupportedError(text), node, scope) from e
             raise annotate(ExecutionError(f"{type(e).__name__}: {e}"), node, scope) from e
@@ -84,11 +96,19 @@ class Lowerer:
         return call(found, node, inputs, scope, self)
 
     def by_op(self, op: Op, node: Node, inputs: list[Any], scope: Scope) -> Sequence[Any]:
-        kwargs = keywords(op, node, inputs, scope, self)
+        lost = [n for n, x in zip(node.inputs, inputs, strict=True) if n and x is None]
+        try:
+            kwargs = keywords(op, node, inputs, scope, self)
+        except ShapeError as e:
+            if lost:
+                raise UnsupportedError(f"{lost[0]!r} {_NO_VALUE} ({e})") from e
+            raise
         if not (
             op.host
             and all(x is None or is_host(x) or isinstance(x, list) and _hosted(x) for x in inputs)
         ):
+            if not op.traced and any(is_host(x) and x.dtype == STRING for x in inputs):
+                raise UnsupportedError(f"takes text together with data: {_NO_TEXT}")
             kwargs = adapted(op, kwargs)
             if any(op.known) and not op.traced:
                 _looked_at(op, inputs, kwargs)

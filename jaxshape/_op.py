@@ -27,6 +27,9 @@ Known = Annotated[Any, "known"]
 """An input that need not be known, but whose value, where it is, the shape rule is given: to check
 it, or to follow it through a graph. A `traced` op is given it on the host, too."""
 
+Maybe = Annotated[Any, "maybe"]
+"""An input that may be an empty optional, None, and is not missing then."""
+
 REQUIRED = inspect.Parameter.empty
 
 
@@ -68,6 +71,7 @@ class Op:
         self.inputs = tuple(p.name for p in inputs)
         self.static = tuple(p.annotation == Static for p in inputs)
         self.known = tuple(p.annotation == Known for p in inputs)
+        self.maybe = tuple(p.annotation == Maybe for p in inputs)
         self.variadic = bool(inputs) and inputs[-1].kind is inputs[-1].VAR_POSITIONAL
         self.required = sum(p.default is REQUIRED and p.kind is p.POSITIONAL_ONLY for p in inputs)
         keywords = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
@@ -123,7 +127,7 @@ class Op:
                 f"got {n_inputs}"
             )
         for i in range(self.required):
-            if i >= n_inputs or not given[i]:
+            if i >= n_inputs or not (given[i] or self.maybe[i]):
                 raise ShapeError(f"needs input {i} ({self.inputs[i]})")
         if unknown := attributes.keys() - self.attributes.keys() - self.supplied:
             known = ", ".join(self.attributes) or "none"

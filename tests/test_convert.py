@@ -87,6 +87,38 @@ def test_text_is_refused_with_the_input():
     np.testing.assert_array_equal(g(x, x), [2, 2])
 
 
+ML = '<ir_version: 10, opset_import: ["": 20, "ai.onnx.ml": 2]>'
+CODED = f"""{ML} g (int64[N] x) => (string[N] y) {{
+    t = ai.onnx.ml.LabelEncoder <keys_int64s = [1, 2], values_strings = ["a", "b"]> (x)
+    y = Identity (t)
+}}"""
+MADE_TEXT = {  # text that depends on data: what is said of it, nothing where it is but an output
+    "Cast": ("g (int64[N] x) => (string[N] y) { y = Cast <to = 8> (x) }", None),
+    "LabelEncoder": (CODED, None),
+    "back": (
+        "g (int64[N] x) => (int64[N] y) { t = Cast <to = 8> (x) y = Cast <to = 7> (t) }",
+        "'t' has no value: .* text that depends on data; JAX does not have text: use jaxshape.run",
+    ),
+    "Gather": (
+        'g (int64[N] x) => (string[N] y) <string[3] t = {"a", "b", "c"}> { y = Gather (t, x) }',
+        r"Gather -> y \(Gather, .*takes text together with data: JAX does not have text",
+    ),
+}
+
+
+@pytest.mark.parametrize(("graph", "error"), MADE_TEXT.values(), ids=MADE_TEXT)
+def test_text_that_depends_on_data(graph, error):
+    x = np.array([1, 2])
+    (y,) = js.run(model(graph), [x]).values()
+    assert y.shape == (2,)
+    for call in (js.to_jax(model(graph)), jax.jit(js.to_jax(model(graph), bounded=True))):
+        if error is None:
+            assert call(x) is None
+        else:
+            with pytest.raises(js.UnsupportedError, match=error):
+                call(x)
+
+
 @pytest.mark.parametrize("other", [np.uint8, np.bool_, np.complex64])
 def test_an_input_of_another_kind(other):
     """Its precision follows the caller, its kind does not."""

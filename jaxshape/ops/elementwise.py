@@ -18,7 +18,7 @@ import numpy as np
 from .._device import canonical
 from .._error import ShapeError
 from .._host import DimArray, namespace, truncate_divide
-from .._op import op
+from .._op import Maybe, op
 from .._value import TensorType
 from ._agree import written
 from ._legacy import consuming, first_version, limited, same_shapes
@@ -88,8 +88,8 @@ def erf(x, /):
 
 
 @op("Identity", host=True)
-def identity(x, /):
-    """Hand x on, whatever kind of value it is."""
+def identity(x: Maybe, /):
+    """Hand x on, whatever kind of value it is: an empty optional, too."""
     return x
 
 

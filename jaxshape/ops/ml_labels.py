@@ -12,7 +12,7 @@ import numpy as np
 
 from .._error import ShapeError
 from .._facts import count, same
-from .._host import namespace
+from .._host import is_host, namespace
 from .._op import op
 from .._symbol import hostdims
 from .._value import STRING, UNKNOWN, MapType, SequenceType, TensorType
@@ -24,7 +24,11 @@ DOMAIN = "ai.onnx.ml"
 
 
 def _looked_up(x: Any, keys: np.ndarray, values: np.ndarray, default: Any) -> Any:
-    """For each element of x the value at its key, the default where there is none."""
+    """For each element of x the value at its key, the default where there is none; None for text
+    under a transformation of JAX.
+    """
+    if values.dtype == STRING and not is_host(x):
+        return None
     if x.dtype == STRING or values.dtype == STRING:
         table = dict(zip(_plain(keys), values.tolist(), strict=True))
         found = [table.get(k, default) for k in (words(x) if x.dtype == STRING else _plain(x))]

@@ -17,7 +17,7 @@ from .._dim import Dim, ceildiv
 from .._error import ShapeError
 from .._host import host, is_host, namespace, type_of
 from .._join import as_sequence, elem_join, elem_renamed, elem_type
-from .._op import Static, op
+from .._op import Maybe, Static, op
 from .._refine import from_declared
 from .._value import UNKNOWN, OptionalType, SequenceType, TensorType, dtype_name
 from ._static import dtype_of
@@ -315,7 +315,7 @@ def _has_rule(input: Any = None, /) -> Any:
 
 
 @op("OptionalHasElement", since=15, host=True)
-def optional_has_element_15(input, /):
+def optional_has_element_15(input: Maybe, /):
     """Tell whether the optional holds something -> ()."""
     return _has(input)
 
@@ -337,7 +337,7 @@ optional_has_element_18.shape_rule(
 
 
 @op("OptionalGetElement", since=15, host=True)
-def optional_get_element(input, /):
+def optional_get_element(input: Maybe, /):
     """Take what the optional holds."""
     if input is None:
         raise ShapeError("the optional is empty")

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 from builders import model
+from onnx import helper
 
 import jaxshape as js
 
@@ -388,3 +389,26 @@ def test_a_loop_takes_one_number_and_one_condition(inputs):
     }}"""
     with pytest.raises(js.ShapeError, match="is one element: 2 is not 1"):
         js.trace(model(graph))
+
+
+@pytest.mark.parametrize("opset", [16, 18, 21])
+def test_empty_optionals(opset):
+    """Empty ones pass through; none of them is a missing input."""
+    kind = helper.make_tensor_type_proto(1, [2])
+    steps = [("Optional", "", "a"), ("Identity", "a", "b"), ("OptionalHasElement", "b", "none")]
+    steps += [("Optional", "x", "c"), ("Identity", "c", "d"), ("OptionalHasElement", "d", "some")]
+    steps += [("OptionalGetElement", "d", "y")]
+    nodes = [helper.make_node(op, [x] if x else [], [y]) for op, x, y in steps]
+    nodes[0].attribute.append(helper.make_attribute("type", kind))
+    ends = [helper.make_tensor_value_info(n, 9, []) for n in ("none", "some")]
+    ends.append(helper.make_tensor_value_info("y", 1, [2]))
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", 1, [2])], ends)
+    m = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    x = np.ones(2, np.float32)
+    for none, some, y in (js.run(m, [x]).values(), js.to_jax(m)(x)):
+        assert (bool(none), bool(some)) == (False, True)
+        np.testing.assert_array_equal(y, x)
+    assert str(js.trace(m)["y"]) == "float32[2]"
+    m.graph.node[-1].input[0] = "b"
+    with pytest.raises(js.ShapeError, match="the optional is empty"):
+        js.run(m, [x])
