@@ -112,7 +112,7 @@ class Conversion:
         with (
             one_warning(),
             using_precision(self.dtype),
-            using_key(jax.random.key(0) if key is None else key),
+            using_key(key),
         ):
             arrays = {id(s): placed(_wide(params[n], s)) for n, s in self.places.items()}
             arrays |= {id(s): placed(buffers[n]) for n, s in self.buffers.items()}

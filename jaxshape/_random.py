@@ -19,13 +19,23 @@ _draws: ContextVar[int] = ContextVar("draws", default=0)
 
 
 @contextlib.contextmanager
-def using_key(key: Any) -> Iterator[None]:
-    """Let nodes without a seed draw from this key, each its own numbers, in the order they run."""
-    token = _stream.set(jax.random.fold_in(key, i) for i in itertools.count())
+def using_key(key: Any = None) -> Iterator[None]:
+    """Let nodes without a seed draw from this key (None: the key 0), each its own numbers, in the
+    order they run.
+    """
+    token = _stream.set(_keys(key))
     try:
         yield
     finally:
         _stream.reset(token)
+
+
+def _keys(key: Any) -> Iterator[Any]:
+    if key is None:  # made when the first is drawn: most models draw none, and it takes its time
+        with jax.ensure_compile_time_eval():  # for all the segments of a run, no tracer of one
+            key = jax.random.key(0)
+    for i in itertools.count():
+        yield jax.random.fold_in(key, i)
 
 
 def next_key() -> Any:

@@ -217,7 +217,7 @@ def placed(device: Any) -> Iterator[None]:
         stack.enter_context(jax.enable_x64(True))
         stack.enter_context(jax.numpy_dtype_promotion("strict"))
         stack.enter_context(using(Facts()))
-        stack.enter_context(using_key(jax.random.key(0)))
+        stack.enter_context(using_key())
         if device is not None:
             stack.enter_context(jax.default_device(find_device(device)))
         yield

@@ -3,6 +3,7 @@
 import concurrent.futures
 import dataclasses
 
+import jax
 import numpy as np
 import onnx
 import onnxruntime
@@ -81,3 +82,11 @@ def test_threads_share_a_session_that_keeps_the_last_sizes(made, monkeypatch):
     before = {id(p) for p in stage.plans.values()}
     call(5)
     assert {id(p) for p in stage.plans.values()} == before  # nothing made anew
+
+
+def test_a_run_without_chance_makes_no_key(made, monkeypatch):
+    """It takes longer than the rest of a call."""
+    session = js.InferenceSession(made)
+    monkeypatch.setattr(jax.random, "key", lambda seed: pytest.fail("a key is made"))
+    assert session.run(["y"], {"x": X})[0].tolist() == [[2, -6]]
+    assert js.to_jax(made)(X)[0].tolist() == [[2, -6]]
