@@ -100,8 +100,9 @@ class JaxModel:
         Args:
           params: an array (*D) for each name in `f.params`; or a `JaxModel` that has them.
           *args: the inputs in order; an optional one that is left out is None. One that decides
-            sizes, such as the shape of a Reshape, must be a NumPy array, not one of JAX; it is
-            compiled anew for each content.
+            sizes, such as the shape of a Reshape, or a bool that picks one of two branches of
+            other sizes, must be a NumPy array, not one of JAX; it is compiled anew for each
+            content.
           **kwargs: inputs by name. `key`, unless an input is called so, is a key of `jax.random`
             for the nodes that draw numbers and have no seed.
 
@@ -264,12 +265,14 @@ class JaxModel:
                     "to_jax the values that are made of it, as inputs="
                 )
             wanted = self._static.dtypes.get(name)
-            given = getattr(value, "dtype", wanted)
+            given = getattr(value, "dtype", None)
             if wanted is not None and not _is_array(value):
                 raise ShapeError(
                     f"input {name!r} is of type {type(value).__name__}, wants an array of "
                     f"{dtype_name(wanted)}, of NumPy or JAX"
                 )
+            if wanted is not None and not hasattr(value, "dtype"):
+                inputs[name], given = _number(value, wanted)
             if wanted is not None and _kind(given) != _kind(wanted):
                 raise ShapeError(f"input {name!r} has dtype {given}, wants {dtype_name(wanted)}")
         return {n: v for n, v in inputs.items() if v is not None}
@@ -297,6 +300,15 @@ def _is_array(value: Any) -> bool:
     return isinstance(getattr(value, "dtype", None), np.dtype) or isinstance(
         value, (bool, int, float, complex)
     )
+
+
+def _number(value: complex, wanted: np.dtype) -> tuple[np.ndarray, np.dtype]:
+    """A number of Python's as an array of the dtype that is wanted, and the dtype it has itself: an
+    int may become a float.
+    """
+    own = wanted if type(value) is int and _kind(wanted) == jax.numpy.floating else None
+    made = np.asarray(value, own)
+    return (made.astype(wanted) if _kind(made.dtype) == _kind(wanted) else made), made.dtype
 
 
 def _kind(dtype: Any) -> Any:

@@ -11,9 +11,11 @@ import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import TypeAlias
 
+import numpy as np
+
 from ._error import UnknownValueError
 from ._interpret import DEPTH, Scope, bind, lowering
-from ._model import Function, Graph, Model, Node, Stored
+from ._model import Function, Graph, Input, Model, Node, Stored
 from ._op import Op
 from ._precision import FLOATS
 from ._value import STRING
@@ -131,7 +133,8 @@ def used_statically(model: Model) -> set[int]:
 
 def sizing_inputs(model: Model) -> frozenset[str]:
     """The names of inputs that decide sizes: used statically themselves, or integers from which
-    such a value is computed by nothing but stored tensors and sizes.
+    such a value is computed by nothing but stored tensors and sizes; or which branch is taken, and
+    so what sizes there are: single bools, such as a decoder's "there is a cache".
     """
     inputs = {i.name: i for i in (*model.graph.inputs, *model.graph.optional_inputs)}
     scope, found = Scope(model, model.opsets), _Found()
@@ -144,7 +147,13 @@ def sizing_inputs(model: Model) -> frozenset[str]:
         for n in _sources(found.under_jit)
         if n in inputs and (t := inputs[str(n)].type.dtype) is not None and t.kind in "iu"
     }
+    decide |= {n for n in _sources(found.by_data) if n in inputs and _flag(inputs[str(n)])}
     return frozenset(inputs.keys() & decide)
+
+
+def _flag(given: Input) -> bool:
+    declared = given.type
+    return declared.dtype == np.bool_ and declared.dims is not None and {*declared.dims} <= {1}
 
 
 class _Found:

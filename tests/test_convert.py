@@ -171,6 +171,39 @@ def test_known_inputs_may_decide_sizes(body):
             call(x, jnp.array([2]))
 
 
+# a decoder in one file: with a cache, and without
+MERGED = """g (float[S, 2] x, float[P, 2] past, bool[1] cached) => (float[T, 2] y) {
+    CONDITION
+    y = If (c) <
+        then_branch = t () => (float[T, 2] u) { u = Concat <axis = 0> (past, x) },
+        else_branch = e () => (float[S, 2] v) { v = Neg (x) }>
+}"""
+
+
+@pytest.mark.parametrize("condition", ["c = Identity (cached)", "n = Not (cached) c = Not (n)"])
+def test_a_known_bool_picks_the_branch(condition):
+    f = js.to_jax(model(MERGED.replace("CONDITION", condition)))
+    x, past = np.ones((1, 2), np.float32), np.zeros((2, 2), np.float32)
+    for cached, n in ((True, 3), (False, 1), (True, 3)):
+        for flag in (np.array([cached]), cached):
+            assert f(x, past, flag).shape == (n, 2)
+            assert jax.jit(lambda x, p, flag=flag: f(x, p, flag))(x, past).shape == (n, 2)
+            assert jax.vmap(lambda x, flag=flag: f(x, past, flag))(x[None]).shape == (1, n, 2)
+    for call in (f, jax.jit(f)):
+        with pytest.raises(js.UnsupportedError, match="give it as a NumPy array that is no argum"):
+            call(x, past, jnp.array([True]))
+
+
+def test_numbers_of_python():
+    f = js.to_jax(model("g (float x, int64 n) => (float y, int64 m) { y = Exp (x) m = Neg (n) }"))
+    y, m = f(0, 3)
+    assert (float(y), y.dtype, int(m)) == (1, np.float32, -3)
+    assert float(f(0.0, True + 1)[0]) == 1
+    for args in ((True, 3), (0.0, 2.5), (1j, 3), (0.0, True)):
+        with pytest.raises(js.ShapeError, match="has dtype .*, wants"):
+            f(*args)
+
+
 LOOP = """g (float[N] x, int64 n) => (float[N] y) {
     yes = Constant <value = bool {1}> ()
     y = Loop (TRIPS, yes, x) <body = b (int64 i, bool c, float[N] v) => (bool d, float[N] w) {

@@ -58,7 +58,8 @@ def if_(cond: Static, /, *, then_branch, else_branch):
         )
     except TypeError as e:
         raise UnsupportedError(
-            "the branches give different shapes or dtypes: the condition must be known before jit"
+            "the branches give different shapes or dtypes: the condition must be known before jit; "
+            "if it is an input, give it as a NumPy array that is no argument of jit, grad or vmap"
         ) from e
 
 
