@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._error import ShapeError
-from .._facts import divisible, same
+from .._facts import count, divisible, same
 from .._host import namespace
 from .._op import Static, op
 from .._symbol import hostdims, to_export
@@ -213,7 +213,8 @@ def _margins(pads: Any, rank: int) -> list[int]:
 def _(X, W, Pads=None, B=None, /, *, group=1, **attributes):
     ranked("X", X.shape, least=3)
     ranked("W", W.shape, len(X.shape))
-    if isinstance(Pads, TensorType):
-        return TensorType(X.dtype, (X.shape[0], W.shape[1] * group, *(None,) * (len(X.shape) - 2)))
+    if Pads is not None and not isinstance(Pads, np.ndarray):  # their content is not known
+        space = [count("size") for _ in X.shape[2:]]
+        return TensorType(X.dtype, (X.shape[0], W.shape[1] * group, *space))
     pads = _margins(Pads, len(X.shape) - 2)
     return conv_transpose.rule(X, W, B, group=group, pads=pads, **attributes)  # type: ignore[misc]

@@ -122,6 +122,13 @@ def floats(*shapes):
             "[N, 8, 2*H, 2*W]",
             [],
         ),
+        (
+            "ConvTransposeWithDynamicPads",
+            [*floats("N, C, H, W", "C, 8, 2, 2"), "int64[4]"],
+            {"group": 2},
+            "[N, 16, size, size_1]",
+            [],
+        ),
     ],
 )  # fmt: skip
 def test_sizes(op, inputs, attributes, wanted, requires):
