@@ -111,6 +111,7 @@ class Conversion:
         """The outputs as a tuple, by interpreting the graph on whatever the caller gives."""
         with (
             one_warning(),
+            jax.numpy_rank_promotion("allow"),  # ONNX broadcasts, whatever the caller wants
             using_precision(self.dtype),
             using_key(key),
         ):

@@ -212,10 +212,13 @@ def _map_type(value: Mapping[Any, Any]) -> MapType:
 
 @contextlib.contextmanager
 def placed(device: Any) -> Iterator[None]:
-    """JAX's settings for our own jit: 64-bit types, strict promotion, and the chosen device."""
+    """JAX's settings for our own jit: 64-bit types, strict promotion of dtypes, promotion of ranks,
+    and the chosen device.
+    """
     with contextlib.ExitStack() as stack:
         stack.enter_context(jax.enable_x64(True))
         stack.enter_context(jax.numpy_dtype_promotion("strict"))
+        stack.enter_context(jax.numpy_rank_promotion("allow"))
         stack.enter_context(using(Facts()))
         stack.enter_context(using_key())
         if device is not None:

@@ -1,6 +1,7 @@
-"""What our own jits tell the compiler: what the installed one takes, and where it may be said."""
+"""What our own jits tell the compiler, where they may say it, and what a caller's settings do."""
 
 import contextlib
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -63,3 +64,31 @@ def test_a_conversion_has_the_options_where_jax_takes_them(how, of, monkeypatch)
     expected = pytest.raises(jax.errors.JaxRuntimeError) if outermost else contextlib.nullcontext()
     with expected:
         call(lambda x: f(x) if of == "its argument" else f(X) + x, X)
+
+
+SETTINGS = {  # of JAX, by a caller who means other code than ours
+    "ranks": functools.partial(jax.numpy_rank_promotion, "raise"),
+    "dtypes": functools.partial(jax.numpy_dtype_promotion, "strict"),
+    "leaks": jax.checking_leaks,
+    "no jit": jax.disable_jit,
+    "nans": functools.partial(jax.debug_nans, True),
+    "wide": functools.partial(jax.enable_x64, True),
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_under_a_callers_settings(setting):
+    net = model("""g (float[N, 3] x, int64[K] i) => (float[K, 3] y, float[1, 3] s)
+    <float[3] w = {1, 2, 3}, int64[1] zero = {0}> {
+        h = Mul (x, w)  b = Greater (h, w)  t = Where (b, h, w)  s = ReduceSum (t, zero)
+        g = Gather (h, i)  y = Softmax (g)
+    }""")
+    inputs = X, np.array([1, 0, 1])
+    want = list(js.run(net, inputs).values())
+    f = js.to_jax(net)
+    with SETTINGS[setting]():
+        slope = jax.grad(lambda f: f(*inputs)[1].sum())(f).params["w"]
+        for found in (list(js.run(net, inputs).values()), f(*inputs), jax.jit(f)(*inputs)):
+            for a, b in zip(found, want, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-6)
+    np.testing.assert_array_equal(slope, [2, 2, 2])
