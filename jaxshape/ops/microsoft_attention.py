@@ -2,8 +2,8 @@
 
 Everything is computed on four axes (N, H, S, E), sums and softmax in float32 at least. What a mask
 forbids gets `mask_filter_value` added, -10000 unless told, so that a query that may attend nothing
-attends all alike. Packed and shared buffers, which the CPU of onnxruntime does not know either, are
-refused.
+attends all alike. What the CPU of onnxruntime does not know either is refused: packed queries, and
+buffers in Attention.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import numpy as np
 from .._error import ShapeError, UnsupportedError
 from .._facts import divisible, equal, same
 from .._host import namespace
-from .._op import op
+from .._op import Static, op
 from .._symbol import fit, hostdims, to_export
 from .._value import TensorType
 from ._agree import matmul, onto, ranked, reshape, shaped, wide
 from .attention import softmax
 from .microsoft import DOMAIN
+from .microsoft_decoder import decoder_masked_attention
 from .rotary import rotary
 
 _FORBIDDEN = -10000.0
@@ -159,29 +160,35 @@ def _mha_sizes(shapes: Any, old: Any, heads: int) -> Sizes:
     return Sizes(n, heads, s, keys, past, head, v_head)
 
 
-def _mha_given(key: Any, value: Any, past_key: Any, past_value: Any, rest: Any) -> tuple[Any, Any]:
+def _mha_given(key: Any, value: Any, past_key: Any, past_value: Any, beams: Any) -> tuple[Any, Any]:
     """Key and value, which are there."""
     if key is None or value is None:
         raise UnsupportedError("a packed query is not handled: give query, key and value")
     if (past_key is None) != (past_value is None):
         raise ShapeError("past_key and past_value are both given or neither")
-    if any(x is not None for x in rest):
-        raise UnsupportedError("past_sequence_length and cache_indirection are not handled")
+    if beams is not None:
+        raise ShapeError("cache_indirection wants past_sequence_length")
     return key, value
 
 
 @op("MultiHeadAttention", DOMAIN, host=True)
 def multi_head_attention(
     query, key=None, value=None, bias=None, key_padding_mask=None, attention_bias=None,
-    past_key=None, past_value=None, past_sequence_length=None, cache_indirection=None, /, *,
-    mask_filter_value=_FORBIDDEN, num_heads, scale=None, unidirectional=0,
+    past_key=None, past_value=None, past_sequence_length: Static = None, cache_indirection=None, /,
+    *, mask_filter_value=_FORBIDDEN, num_heads, scale=None, unidirectional=0,
 ):  # fmt: skip
     """Mix value (N, L, H*F) by softmax of query (N, S, H*E) by key (N, L, H*E) -> (N, S, H*F).
 
-    Then keys and values with the past (N, H, T, E), and the scores (N, H, S, T).
+    Then keys and values with the past (N, H, T, E), and the scores (N, H, S, T). With
+    past_sequence_length the past is a buffer, into which one token is written.
     """
-    rest = past_sequence_length, cache_indirection
-    key, value = _mha_given(key, value, past_key, past_value, rest)
+    if past_sequence_length is not None:
+        return decoder_masked_attention.function(
+            query, key, value, key_padding_mask, attention_bias, past_key, past_value,
+            past_sequence_length, None, cache_indirection, bias, num_heads=num_heads, scale=scale,
+            mask_filter_value=mask_filter_value, past_present_share_buffer=1,
+        )  # fmt: skip
+    key, value = _mha_given(key, value, past_key, past_value, cache_indirection)
     shapes = [hostdims(x.shape) for x in (query, key, value)]
     old = [None if x is None else hostdims(x.shape) for x in (past_key, past_value)]
     sizes = _mha_sizes(shapes, old, num_heads)
@@ -211,9 +218,15 @@ def with_bias(parts: Any, bias: Any, sizes: Sizes) -> Any:
 @multi_head_attention.shape_rule  # because JAX can neither part a hidden size nor compare masks
 def _(
     query, key=None, value=None, bias=None, key_padding_mask=None, attention_bias=None,
-    past_key=None, past_value=None, *rest, num_heads, **_,
+    past_key=None, past_value=None, past_sequence_length=None, cache_indirection=None, /, *,
+    num_heads, **_,
 ):  # fmt: skip
-    key, value = _mha_given(key, value, past_key, past_value, rest)
+    if past_sequence_length is not None:
+        return decoder_masked_attention.rule(  # type: ignore[misc]
+            query, key, value, key_padding_mask, attention_bias, past_key, past_value,
+            past_sequence_length, num_heads=num_heads, past_present_share_buffer=1,
+        )  # fmt: skip
+    key, value = _mha_given(key, value, past_key, past_value, cache_indirection)
     old = [None if x is None else x.shape for x in (past_key, past_value)]
     sizes = _mha_sizes([x.shape for x in (query, key, value)], old, num_heads)
     if bias is not None:

@@ -98,6 +98,17 @@ def test_one_token(inputs, attributes):
     written("DecoderMaskedMultiHeadAttention", *inputs, outputs=3, **how)
 
 
+@pytest.mark.parametrize(
+    ("past", "beams", "mask", "added"),
+    [(3, None, None, None), (0, None, None, numbers(3 * D)), (3, BEAMS, None, None),
+     (3, None, MASK, None)],
+)  # fmt: skip
+def test_one_token_of_multi_head_attention(past, beams, mask, added):
+    q, k, v, _, _, *rest = one(past)
+    inputs = [q, k, v, added, mask, None, *rest, *([] if beams is None else [beams])]
+    written("MultiHeadAttention", *inputs, outputs=3, num_heads=H)
+
+
 @pytest.mark.parametrize("mask", [None, np.array([[1, 0, 1, 1, 1]] * N, np.int32)])
 @pytest.mark.parametrize("added", [None, numbers(3 * D)])
 def test_one_token_on_others(mask, added):
