@@ -36,6 +36,9 @@ from ._rounds import changing, on_device
 UNROLLED = 16  # trips: known loops up to here are traced round by round, exactly
 # trips: up to here a loop that may end sooner runs them all, so that it has a reverse-mode gradient
 GUARDED = 1 << 16
+# trips: up to here a known loop is traced round by round where its rounds cannot be alike, because
+# they slice by the trip or carry what grows
+DIFFERENT = 256
 
 
 @op("If", since=1, host=True, traced=True)
@@ -199,11 +202,25 @@ def _loop_by_scan(trips: Any, cond: Any, carry: Any, body: Any) -> Any:
     """A loop of known length; where its condition may end it sooner, rounds after that leave the
     carry alone.
     """
-    scans, int64 = body.n_outputs - 1 - len(carry), canonical("int64")
-    known, always = isinstance(trips, int), cond is None or is_host(cond) and _truth(cond)
-    if known and always and 0 < trips <= UNROLLED:
+    always = cond is None or is_host(cond) and _truth(cond)
+    known = always and isinstance(trips, int)
+    if known and 0 < trips <= UNROLLED:
         if exact := _rounds_under_jit(trips, carry, body):
             return exact
+    try:
+        return _alike(trips, cond, carry, body, always)
+    except UnsupportedError:
+        if known and UNROLLED < trips <= DIFFERENT:
+            with contextlib.suppress(UnsupportedError):
+                if exact := _rounds_under_jit(trips, carry, body):
+                    return exact
+        raise
+
+
+def _alike(trips: Any, cond: Any, carry: Any, body: Any, always: Any) -> Any:
+    """A loop whose rounds are one computation, traced once."""
+    scans, int64 = body.n_outputs - 1 - len(carry), canonical("int64")
+    known = isinstance(trips, int)
     carry, rounds = changing(carry, body)
     n = len(carry)
     if always:

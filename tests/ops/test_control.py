@@ -364,6 +364,30 @@ def test_a_loop_that_data_ends(most, first):
                 assert jax.jit(lambda feed: f(**feed))(feed).tolist() == want
 
 
+ROUNDS_THAT_DIFFER = {  # what a round makes of v, and whether it is as large
+    "a slice at the trip": """s = Reshape (i, one) e = Add (s, one) t = Slice (x, s, e)
+        w = Add (v, t)""",
+    "a carry that grows": "w = Concat <axis = 0> (v, x)",
+}
+
+
+@pytest.mark.parametrize("round", ROUNDS_THAT_DIFFER.values(), ids=ROUNDS_THAT_DIFFER)
+@pytest.mark.parametrize("trips", [3, 20])
+def test_a_known_loop_whose_rounds_differ(round, trips):
+    graph = f"""g (float[20] x) => (float[] y) {{ {ONE}
+        m = Constant <value_int = {trips}> ()
+        z = Constant <value_floats = [0.0]> ()
+        y = Loop (m, , z) <body = b (int64 i, bool c, float[] v) => (bool go, float[] w)
+            {{ go = Identity (c) {round} }}>
+    }}"""
+    x = np.arange(20, dtype=np.float32)
+    (want,) = js.run(model(graph), [x]).values()
+    f = js.to_jax(model(graph))
+    np.testing.assert_array_equal(jax.jit(f)(x), want)
+    slope = jax.grad(lambda x: f(x).sum())(x)
+    assert slope.sum() == (trips if "Slice" in round else 20 * trips)
+
+
 @pytest.mark.parametrize("direction", [0, 1])
 def test_scan_8_ends_each_row_at_its_length(direction):
     graph = f"""<ir_version: 8, opset_import: ["": 8]>
