@@ -333,10 +333,8 @@ def _(
 # RotaryEmbedding ----------------------------------------------------------------------------------
 
 
-def _rotary_heads(x: Any, cos: Any, num_heads: int | None, dim: int | None, packed: Any) -> Any:
+def _rotary_heads(x: Any, cos: Any, num_heads: int | None, dim: int | None) -> Any:
     """The number of heads of x with three axes; the caches tell it where the attribute does not."""
-    if packed:
-        raise UnsupportedError("is_packed_batching is not handled")
     ranked("input", x, 3, 4)
     if len(x) == 4 or num_heads or dim:
         return num_heads or None
@@ -351,12 +349,11 @@ def rotary_embedding(
 ):  # fmt: skip
     """Turn pairs of input (N, H, S, E) or (N, S, H*E) by the angles of their positions -> as input.
 
-    position_ids are (N, S), or (1,), the first position of all.
+    position_ids are (N, S), or (1,), the first position of all; that rows are ragged
+    (is_packed_batching) they tell alone.
     """
     shape = hostdims(input.shape)
-    heads = _rotary_heads(
-        shape, hostdims(cos_cache.shape), num_heads, rotary_embedding_dim, is_packed_batching
-    )
+    heads = _rotary_heads(shape, hostdims(cos_cache.shape), num_heads, rotary_embedding_dim)
     if position_ids.ndim == 1:
         xp, s = namespace(input, position_ids), to_export(shape[-2])
         first = shaped("position_ids", position_ids, (1,))
@@ -370,13 +367,10 @@ def rotary_embedding(
 
 @rotary_embedding.shape_rule  # because JAX can neither part a hidden size nor halve a head
 def _(
-    input, position_ids, cos_cache, sin_cache, /, *, is_packed_batching=None, num_heads=None,
-    rotary_embedding_dim=None, **_,
+    input, position_ids, cos_cache, sin_cache, /, *, num_heads=None, rotary_embedding_dim=None, **_
 ):  # fmt: skip
     shape = input.shape
-    heads = _rotary_heads(
-        shape, cos_cache.shape, num_heads, rotary_embedding_dim, is_packed_batching
-    )
+    heads = _rotary_heads(shape, cos_cache.shape, num_heads, rotary_embedding_dim)
     ranked("position_ids", position_ids.shape, 1, 2)
     n, s = shape[0], shape[-2]
     if len(position_ids.shape) == 1:

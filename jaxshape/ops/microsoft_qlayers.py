@@ -20,6 +20,7 @@ from .._op import op, select
 from .._symbol import hostdims, to_export
 from .._value import TensorType
 from ._agree import matmul, ranked, shaped
+from ._axes import axes_in
 from ._numeric import FLOAT32
 from ._scan import scan
 from .linear import matmul_shape
@@ -28,7 +29,7 @@ from .microsoft_attention import attention, attention_sizes, check_mask, project
 from .microsoft_norm import embed_layer_norm
 from .microsoft_quant import matmul_integer_to_float
 from .pool import max_pool_10
-from .quant import dynamic_quantize
+from .quant import divided, dynamic_quantize, quantized
 from .recurrent import ACTIVATIONS, DIRECTIONS, LSTM
 
 # attention and embeddings -------------------------------------------------------------------------
@@ -276,6 +277,29 @@ def _product_type(a: Any, b: Any) -> np.dtype:
 @matmul_integer16.shape_rule  # because JAX cannot broadcast batch sizes that it cannot compare
 def _(A, B, /):
     return TensorType(_product_type(A, B), matmul_shape(A.shape, B.shape))
+
+
+@op("QLinearReduceMean", DOMAIN, host=True)
+def qlinear_reduce_mean(
+    data, data_scale, data_zero_point=None, reduced_scale=None, reduced_zero_point=None, /, *,
+    axes, keepdims,
+):  # fmt: skip
+    """Average quantized data (*D) along axes, and quantize -> (*D), the axes 1 or gone."""
+    if reduced_scale is None:
+        raise ShapeError("needs input reduced_scale")
+    mean = select("", "ReduceMean", 13)  # of which axes are an attribute
+    assert mean is not None
+    y = mean.function(_real(data, data_scale, data_zero_point), axes=axes, keepdims=keepdims)
+    zero = None if reduced_zero_point is None else reduced_zero_point.reshape(())
+    return quantized(divided(y, reduced_scale.reshape(())), zero, data.dtype)
+
+
+@op("ReduceSumInteger", DOMAIN, host=True)
+def reduce_sum_integer(data, /, *, axes, keepdims):
+    """Sum bytes data (*D) along axes in 32 bits -> (*D), the axes 1 or gone."""
+    dtype = np.dtype(np.uint32 if data.dtype == np.uint8 else np.int32)
+    xp, at = namespace(data), axes_in(axes, data.ndim)
+    return xp.sum(data.astype(dtype), axis=tuple(at), keepdims=bool(keepdims), dtype=dtype)
 
 
 @op("NhwcMaxPool", DOMAIN)

@@ -206,6 +206,7 @@ def test_rotary_embedding(interleaved):
         check("RotaryEmbedding", x, places, cos, sin, interleaved=interleaved)
     attributes = {"num_heads": 2, "rotary_embedding_dim": 8, "interleaved": interleaved}
     check("RotaryEmbedding", numbers(2, 3, 24), ids, cos, sin, **attributes)
+    check("RotaryEmbedding", numbers(2, 3, 24), ids, cos, sin, is_packed_batching=1, **attributes)
 
 
 # sizes and errors ---------------------------------------------------------------------------------

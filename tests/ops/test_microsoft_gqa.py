@@ -74,21 +74,20 @@ COS, SIN = numbers(12, E // 2), numbers(12, E // 2)
 TURN: dict[str, Any] = {"cos_cache": COS, "sin_cache": SIN}
 
 
-@pytest.mark.parametrize("how", ["plain", "turned", "interleaved", "packed"])
+PROMPTS = [([3, 3], 3, 0, 3), ([3], 3, 8, 3)]  # the second into a buffer
+ONE = [([5, 3], 1, 4, 5), ([5, 3], 1, 8, 8), ([1], 1, 4, 1)]  # token more
+SEVERAL = [([6], 2, 4, 6), ([5], 2, 8, 7)]
+
+
 @pytest.mark.parametrize(
-    ("lens", "new", "past", "total"),
+    ("how", "lens", "new", "past", "total"),
     [
-        ([3], 3, 0, 3),  # a prompt
-        ([3, 3], 3, 0, 3),
-        ([3], 3, 8, 3),  # into a buffer
-        ([5, 3], 1, 4, 5),  # one token more
-        ([5, 3], 1, 8, 8),  # in a buffer
-        ([6], 2, 4, 6),  # several tokens more
-        ([5], 2, 8, 7),
-        ([1], 1, 4, 1),
+        *[("plain", *row) for row in (*PROMPTS, *ONE, *SEVERAL)],
+        *[("turned", *row) for row in (*PROMPTS, *ONE, *SEVERAL)],
+        *[(how, *row) for how in ("interleaved", "packed") for row in (PROMPTS[0], ONE[1])],
     ],
 )
-def test_steps(lens, new, past, total, how):
+def test_steps(how, lens, new, past, total):
     turn, packed = ({} if how == "plain" else TURN), how == "packed"
     attributes = {"do_rotary": int(bool(turn)), "rotary_interleaved": int(how == "interleaved")}
     step(inputs(lens, new, past, total, packed=packed, **turn), **attributes)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from builders import node
 from forms import demands, types
-from layers import refused
-from twin import check
+from layers import layer, refused
+from twin import check, twin
 
 import jaxshape as js
 
@@ -32,18 +32,17 @@ def mask(*shape):
     return made
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 @pytest.mark.parametrize(
-    ("past", "masked", "attributes"),
+    ("past", "masked", "dtype", "attributes"),
     [
-        (0, None, {}),
-        (0, mask(N, S), {"unidirectional": 1}),
-        (0, np.array([3, 1], np.int32), {"scale": 0.3}),
-        (2, mask(N, S + 2), {}),
-        (2, None, {"unidirectional": 1}),
+        (0, None, np.uint8, {}),
+        (0, mask(N, S), np.int8, {"unidirectional": 1}),
+        (0, np.array([3, 1], np.int32), np.uint8, {"scale": 0.3}),
+        (2, mask(N, S + 2), np.uint8, {}),
+        (2, None, np.int8, {"unidirectional": 1}),
     ],
 )
-def test_attention(past, masked, attributes, dtype):
+def test_attention(past, masked, dtype, attributes):
     old = numbers(2, N, H, past, E) if past else None
     for each in ((), (3 * H * E,)):
         inputs = [codes(N, S, D), codes(D, 3 * H * E, dtype=dtype), numbers(3 * H * E), F(0.01)]
@@ -67,17 +66,16 @@ def test_embeddings():
         check("QEmbedLayerNormalization", *less, outputs=2, epsilon=0.01)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 @pytest.mark.parametrize(
-    ("directions", "optional", "attributes"),
+    ("directions", "optional", "dtype", "attributes"),
     [
-        (1, False, {}),
-        (1, True, {"direction": "reverse", "clip": 0.7}),
-        (2, True, {"direction": "bidirectional"}),
-        (1, True, {"input_forget": 1, "activations": ["HardSigmoid", "Relu", "Softsign"]}),
+        (1, False, np.uint8, {}),
+        (1, True, np.int8, {"direction": "reverse", "clip": 0.7}),
+        (2, True, np.uint8, {"direction": "bidirectional"}),
+        (1, True, np.int8, {"input_forget": 1, "activations": ["HardSigmoid", "Relu", "Softsign"]}),
     ],
 )
-def test_lstm(directions, optional, attributes, dtype):
+def test_lstm(directions, optional, dtype, attributes):
     length, batch, entry, hidden, d = 4, 3, 5, 4, directions
     inputs: list[Any] = [numbers(length, batch, entry)]
     inputs += [codes(d, entry, 4 * hidden, dtype=dtype), codes(d, hidden, 4 * hidden, dtype=dtype)]
@@ -118,9 +116,30 @@ def test_pools_of_bytes():
         check("NhwcMaxPool", (x >> 1).astype(dtype), kernel_shape=[2, 3], auto_pad="SAME_UPPER")
 
 
+@pytest.mark.parametrize(("axes", "keepdims"), [([1], 1), ([0, -1], 0), ([0, 1, 2], 0)])
+def test_reductions_of_bytes(axes, keepdims):
+    """Not on onnxruntime's CPU, but for their parts."""
+    how, scales = {"axes": axes, "keepdims": keepdims}, (F(0.02), np.uint8(7), F(0.01), np.uint8(9))
+    x = codes(3, 4, 5)
+    (real,) = twin("DequantizeLinear", x, *scales[:2])
+    mean = np.mean(real, tuple(axes), keepdims=bool(keepdims))
+    (wanted,) = twin("QuantizeLinear", mean, *scales[2:])
+    layer("QLinearReduceMean", x, *scales, wanted=wanted, **how, **MS)
+    for dtype, wide in ((np.uint8, np.uint32), (np.int8, np.int32)):
+        total = np.sum(x.view(dtype).astype(wide), tuple(axes), wide, keepdims=bool(keepdims))
+        layer("ReduceSumInteger", x.view(dtype), wanted=total, **how, **MS)
+
+
 @pytest.mark.parametrize(
     ("op", "inputs", "attributes", "wanted"),
     [
+        ("ReduceSumInteger", ["int8[N, S, K]"], {"axes": [1], "keepdims": 0}, ["int32[N, K]"]),
+        (
+            "QLinearReduceMean",
+            ["uint8[N, S, K]", "float32[]", "uint8[]", "float32[]", "uint8[]"],
+            {"axes": [-1], "keepdims": 1},
+            ["uint8[N, S, 1]"],
+        ),
         (
             "QAttention",
             ["uint8[N, S, D]", "int8[D, 24]", "float32[24]", "float32[]", "float32[]"],

@@ -32,7 +32,7 @@ def test_repeated_ngrams(size):
 
 
 def test_bifurcation():
-    for _ in range(40):
+    for _ in range(12):
         source = rng.integers(0, 4, rng.integers(1, 9))
         at = rng.integers(0, source.size)
         current = rng.integers(0, 4, rng.integers(0, 4))
