@@ -65,6 +65,12 @@ def test_angles_of_three_positions(section, interleaved, layout):
     check("MRotaryEmbedding", numbers(2, 3, 24), at, cos, sin, **how)
 
 
+def test_angles_in_float16():
+    x, cos, sin = (numbers(*s, dtype=np.float16) for s in ((2, 2, 3, 8), (10, 4), (10, 4)))
+    at = rng.integers(0, 10, (3, 2, 3))
+    check("MRotaryEmbedding", x, at, cos, sin, mrope_section=[2, 1, 1], rtol=4e-3)
+
+
 N, H, E, M, D = 4, 2, 4, 6, 8
 
 

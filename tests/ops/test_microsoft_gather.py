@@ -94,6 +94,7 @@ F8 = ml_dtypes.float8_e4m3fn
         (numbers(5, 32, dtype=F8), (1, 2), 16),
         (numbers(5, 32, dtype=ml_dtypes.float8_e5m2), (5, 1), 0),
         (numbers(5, 32, dtype=F8), (1, 1), 0),
+        (numbers(5, 32, dtype=ml_dtypes.float4_e2m1fn), (5, 2), 16),
     ],
 )
 def test_tables_of_narrow_floats(data, scales, block):

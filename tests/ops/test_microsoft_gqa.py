@@ -25,7 +25,7 @@ INT8 = {"k_quant_type": "PER_TENSOR", "v_quant_type": "PER_TENSOR", "kv_cache_bi
 INT4 = {"k_quant_type": "PER_CHANNEL", "v_quant_type": "PER_CHANNEL", "kv_cache_bit_width": 4}
 
 
-def numbers(*shape, dtype=F):
+def numbers(*shape, dtype: Any = F):
     return rng.normal(size=shape).astype(dtype)
 
 
@@ -45,7 +45,7 @@ def inputs(lens, new, past=0, total=None, cache=None, packed=False, **more):
     return made | more
 
 
-def step(made, outputs=3, rows=None, held=None, **attributes):
+def step(made, outputs=3, rows=None, held=None, rtol=1e-4, **attributes):
     """The node gives what onnxruntime gives; of the result in `rows` of each entry, of the cache in
     those `held`."""
     given = [made.get(name) for name in INPUTS]
@@ -66,7 +66,7 @@ def step(made, outputs=3, rows=None, held=None, **attributes):
             got[i] = np.array(got[i])
             (got[i][b, count:] if i == 0 else got[i][b, :, count:])[:] = 0
             (y[b, count:] if i == 0 else y[b, :, count:])[:] = 0
-    compare(got, wanted, 1e-4)
+    compare(got, wanted, rtol)
     return got
 
 
@@ -91,6 +91,15 @@ def test_steps(how, lens, new, past, total):
     turn, packed = ({} if how == "plain" else TURN), how == "packed"
     attributes = {"do_rotary": int(bool(turn)), "rotary_interleaved": int(how == "interleaved")}
     step(inputs(lens, new, past, total, packed=packed, **turn), **attributes)
+
+
+@pytest.mark.parametrize("row", [PROMPTS[0], ONE[1], SEVERAL[0]])
+def test_steps_in_float16(row):
+    made = inputs(*row, **TURN)
+    half = {k: v.astype(np.float16) if v.dtype == F else v for k, v in made.items()}
+    step(half, rtol=4e-3, do_rotary=1)
+    half["attention_bias"] = numbers(1, H, row[1], row[3], dtype=np.float16)
+    step(half | {"head_sink": numbers(H, dtype=np.float16)}, rtol=4e-3, local_window_size=2)
 
 
 def test_a_padded_prompt():

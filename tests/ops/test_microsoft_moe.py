@@ -140,6 +140,10 @@ def test_router(attributes):
     check("MoEGroupRouter", numbers(2, 3, 8), numbers(8), **attributes)
 
 
+def test_router_in_float16():
+    check("MoEGroupRouter", numbers(5, 8, dtype=np.float16), numbers(8), top_k=2, rtol=4e-3)
+
+
 def test_router_with_all_scores():
     both = ("", "scores", "weights")
     check("MoEGroupRouter", numbers(5, 8), numbers(8), outputs=both, top_k=2)

@@ -131,6 +131,14 @@ def test_gated_delta_net(inputs, attributes):
     check("GatedDeltaNet", *given, outputs=2, **attributes)
 
 
+def test_float16():
+    """States stay float32."""
+    half = [None if v is None else v.astype(np.float16) for v in delta()[:6]]
+    check("GatedDeltaNet", *half, numbers(N, H, DV, DK), outputs=2, rtol=4e-3)
+    x, w, state = (numbers(*s, dtype=np.float16) for s in ((7, 3), (3, 1, 3), (3, 3, 2)))
+    check("VarlenCausalConvWithState", x, w, ENDS, None, state, outputs=2, rtol=4e-3)
+
+
 def test_a_packed_query():
     q, k, v, _, *rest = delta()
     whole = np.concatenate([x.reshape(T, -1) for x in (q, k, v)], 1)
