@@ -18,6 +18,7 @@ from random_graphs import Case, case
 
 import jaxshape as js
 from jaxshape._dim import Dim
+from jaxshape._rational import Float
 from jaxshape._relation import Relation
 
 
@@ -26,7 +27,7 @@ def value(d: Any, env: Mapping[str, int]) -> Any:
     if isinstance(d, Dim):
         return d.evaluate(env) if {s.name for s in d.symbols} <= env.keys() else None
     if not isinstance(d, Relation):
-        return d
+        return None if isinstance(d, Float) else d
     left, right = value(d.left, env), value(d.right, env)
     if d.kind == "not":
         return None if left is None else not left
