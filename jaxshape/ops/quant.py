@@ -104,6 +104,7 @@ def quantized(q: Any, zero: Any, dtype: np.dtype, saturate: int = 1) -> Any:
         xp, info = namespace(q), ml_dtypes.iinfo(dtype)
         q = xp.round(q)
         q = q if zero is None else q + zero.astype(q.dtype)
+        q = xp.where(xp.isnan(q), xp.full_like(q, info.min), q)  # as onnxruntime and the reference
         return xp.clip(q, info.min, info.max).astype(np.int32).astype(dtype)
     if zero is not None and dtype.name.startswith(("float4", "float6")):
         q = q + zero.astype(q.dtype)  # that of 8-bit floats is 0

@@ -297,3 +297,14 @@ def test_demands(inputs, attributes, wanted):
 )
 def test_errors(op, inputs, keywords, text):
     assert text in refused(op, *inputs, **{"opset": 25, **keywords})
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
+@pytest.mark.parametrize("scale", [1, INF])
+def test_what_is_no_number_becomes_the_least(dtype, scale):
+    """A calibration over a mask of -inf writes an infinite scale; the standard leaves NaN open."""
+    x = np.array([1, -INF, INF, np.nan], np.float32)
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    wanted = [4, low, high, low] if scale == 1 else [3, low, low, low]
+    parts = [x, np.float32(scale), np.array(3, dtype)]
+    check("QuantizeLinear", parts, np.array(wanted, dtype), static=(1, 2))
