@@ -34,7 +34,7 @@ def appended(past: Any, new: Any, step: Step, length: Any) -> Any:
     if past is not None:
         past = jnp.pad(past, [(0, 0), (0, 0), (0, to_export(length) - past.shape[2]), (0, 0)])
     nothing = jnp.zeros((), new.dtype)
-    if hostdims(new.shape)[2] == 0:
+    if past is not None and hostdims(new.shape)[2] == 0:
         return jnp.where((places < step.total[:, None])[:, None, :, None], past, nothing)
     source = places - step.before[:, None]  # (N, C): which new row comes to each place
     index = jnp.clip(source, 0, new.shape[2] - 1)[:, None, :, None]
