@@ -58,6 +58,11 @@ class BoundedLowerer(Lowerer):
         if op.host and all(x is None or is_host(x) for x in leaves(inputs)):
             with contextlib.suppress(Exception):  # no formula in the counts: on the device then
                 return super().by_op(over, node, list(inputs), scope)
+            # NumPy has no sizes that are counts: what is known meets them on the device
+            inputs = [
+                x if op.is_static(i) or isinstance(x, DimArray) else placed(x)
+                for i, x in enumerate(inputs)
+            ]
         inputs = [x if op.is_static(i) else self._placed(x) for i, x in enumerate(inputs)]
         return super().by_op(over, node, inputs, scope)
 

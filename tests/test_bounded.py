@@ -376,3 +376,22 @@ def test_boxes_that_were_chosen_before():
         b = np.concatenate([corner, corner + rng.uniform(0.2, 1.5, (7, 2))], -1).astype(np.float32)
         s = np.where(np.arange(7) < scored, rng.uniform(0.3, 1, 7), 0).astype(np.float32)
         np.testing.assert_array_equal(f(b, s).exact(), js.run(m, [b, s])["y"])
+
+
+def test_a_number_spread_to_a_bounded_count():
+    """What PyTorch makes of `x[x > 0] = 1.5`: as many numbers as a sum counts."""
+    m = model("""g (float[N] x) => (float[N] y)
+    <float zero = {0}, float put = {1.5}, int64[1] flat = {-1}> {
+        c = Greater (x, zero)
+        n = NonZero (c)
+        at = Transpose <perm = [1, 0]> (n)
+        ones = Cast <to = 7> (c)
+        count = ReduceSum (ones)
+        values = Expand (put, count)
+        made = Reshape (values, flat)
+        y = ScatterND (x, at, made)
+    }""")
+    f = jax.jit(js.to_jax(m, bounded={"count": 4}))
+    for x in ([-1, 2, 3, -4], [1, 2, 3, 4], [-1, -2, -3, -4]):
+        x = np.array(x, np.float32)
+        np.testing.assert_array_equal(f(x), np.where(x > 0, np.float32(1.5), x))
