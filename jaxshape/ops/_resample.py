@@ -53,8 +53,8 @@ class Filter(NamedTuple):
     def weight(self, distance: Any) -> Any:
         """The weight of a pixel by its distance: a triangle, or the cubic of Keys (1981)."""
         xp, a = namespace(distance), self.cubic_coeff_a
-        if self.mode == "linear":
-            return xp.maximum(1 - distance, 0)
+        if self.mode == "linear":  # its slope at a distance of 1 is that of the side inside
+            return xp.where(distance <= 1, 1 - distance, 0)
         near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
         far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
         return xp.where(distance <= 1, near, xp.where(distance < 2, far, 0))

@@ -117,7 +117,7 @@ def selu_1(x, /, *, alpha=1.673200011253357, gamma=1.0506999492645264, consumed_
 def celu(x, /, *, alpha=1.0):
     """Bend negative elements to alpha (exp(x / alpha) - 1); x (*D) -> (*D)."""
     xp = namespace(x)
-    return xp.where(x > 0, x, alpha * xp.expm1(xp.minimum(x, 0) / alpha))
+    return xp.where(x < 0, alpha * xp.expm1(xp.minimum(x, 0) / alpha), x)
 
 
 @op("Gelu", since=20, host=True, elementwise=True)

@@ -63,7 +63,9 @@ def _taps(x: Any, n: Any, how: Filter, padding_mode: str, align_corners: int) ->
     for i in (0,) if how.mode == "nearest" else range(1 - how.support, 1 + how.support):
         at = _padded(low + i, n, padding_mode, align_corners)
         inside = (at >= 0) & (at <= n - 1)
-        weight = None if how.mode == "nearest" else how.weight(xp.abs(low + i - x))
+        # no absolute value, which has no slope at 0: on a pixel this is the slope to the next one
+        distance = low + i - x if i > 0 else x - low - i
+        weight = None if how.mode == "nearest" else how.weight(distance)
         taps.append((xp.clip(xp.round(at), 0, n - 1).astype(np.int32), inside, weight))
     return taps
 

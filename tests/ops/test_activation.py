@@ -68,6 +68,19 @@ def test_no_branch_spoils_the_gradient(op):
     assert np.isfinite(slopes).all()
 
 
+@pytest.mark.parametrize("op", [f[0] for f in FORMULAS])
+def test_the_gradient_at_a_bend_is_between_the_slopes_beside_it(op):
+    """And the slope itself where it is smooth there, as Celu is at 0."""
+    f = jax.jit(js.to_jax(node(op, "float64[N]")))
+    x, size = np.array([-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0]), 1e-6
+    with jax.enable_x64(True):
+        before, at, after = (np.asarray(f(x + s)) for s in (-size, 0, size))
+        slope = np.asarray(jax.grad(lambda x: f(x).sum())(x))
+    sides = np.sort([(at - before) / size, (after - at) / size], axis=0)
+    smooth = sides[1] - sides[0] < 1e3  # else it jumps
+    assert (sides[0] - 1e-4 <= slope)[smooth].all() and (slope <= sides[1] + 1e-4)[smooth].all()
+
+
 def test_nan_stays():
     for op in ("Relu", "LeakyRelu", "Elu", "HardSigmoid", "Selu"):
         check(op, [np.array([NAN], F)], np.array([NAN], F))

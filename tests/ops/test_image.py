@@ -3,6 +3,7 @@
 import builtins
 import io
 
+import jax
 import ml_dtypes
 import numpy as np
 import pytest
@@ -33,6 +34,23 @@ def test_reference(mode, padding_mode, align_corners):
     model = node("GridSample", x, grid, opset=22, **attributes)
     wanted = ReferenceEvaluator(model).run(None, {})
     layer("GridSample", x, grid, wanted=wanted, rtol=1e-4, opset=22, **attributes)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("align_corners", [0, 1])
+def test_the_gradient_on_a_pixel_is_the_slope_to_the_next(mode, align_corners):
+    """Where spatial transformers start: a grid that gives every pixel itself."""
+    x = RNG.normal(size=(1, 2, 5))
+    pixels = np.arange(1, 3)
+    grid = 2 * pixels / 4 - 1 if align_corners else (2 * pixels + 1) / 5 - 1
+    net = node(
+        "GridSample", x, "float64[1, G, 1]", opset=22, mode=mode, align_corners=align_corners
+    )
+    with jax.enable_x64(True):
+        f = js.to_jax(net)
+        slope = jax.grad(lambda g: f(g.reshape(1, -1, 1)).sum())(grid)
+        ahead, here = (np.asarray(f((grid + s).reshape(1, -1, 1))) for s in (1e-7, 0))
+    np.testing.assert_allclose(slope, (ahead - here).sum((0, 1)) / 1e-7, rtol=1e-3)
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
