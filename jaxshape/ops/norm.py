@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
@@ -182,4 +181,4 @@ def _window_sum(x, before, after):
         return windows.sum(-1)
     rest = (1,) * (x.ndim - 2)
     window, pads = (1, before + after + 1, *rest), ((0, 0), (before, after), *[(0, 0)] * len(rest))
-    return lax.reduce_window(x, jnp.zeros((), x.dtype), lax.add, window, (1,) * x.ndim, pads)
+    return lax.reduce_window(x, np.zeros((), x.dtype), lax.add, window, (1,) * x.ndim, pads)

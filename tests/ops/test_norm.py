@@ -9,6 +9,7 @@ from builders import node
 from close import check
 from forms import demands, types
 from layers import layer, refused
+from slopes import slopes
 
 import jaxshape as js
 
@@ -145,6 +146,28 @@ def test_lrn(size, shape):
     squares = np.stack(around, 1) if c else x
     wanted = x / (2 + 0.5 / size * squares) ** 0.6
     layer("LRN", x, wanted=wanted.astype(F), size=size, alpha=0.5, beta=0.6, bias=2.0)
+
+
+C2 = (np.array([1, 2], F), np.array([3, 4], F))  # a scale and a bias for two channels
+STAT = (np.array([0.5, -1], F), np.array([2, 3], F))
+SLOPES = [
+    ("LRN", (), {"size": 3}),
+    ("LpNormalization", (), {"p": 1}),
+    ("LpNormalization", (), {"p": 2}),
+    ("MeanVarianceNormalization", (), {"axes": (0, 2)}),
+    ("InstanceNormalization", C2, {}),
+    ("GroupNormalization", C2, {"num_groups": 1}),
+    ("BatchNormalization", (*C2, *STAT), {}),
+    ("LayerNormalization", (normal(3), normal(3)), {}),
+    ("RMSNormalization", (normal(3),), {}),
+]
+
+
+@pytest.mark.parametrize(("op", "parameters", "attributes"), SLOPES)
+def test_gradients(op, parameters, attributes):
+    given, x = [*parameters], normal(2, 2, 3)
+    change, told = slopes(node(op, *["float32[...]"] * (1 + len(given)), **attributes), x, *given)
+    np.testing.assert_allclose(told, change, rtol=2e-2, atol=1e-5)
 
 
 @pytest.mark.parametrize("axes", [None, (0, 1, 2, 3), (-1,)])
