@@ -266,6 +266,11 @@ def inlined(model: Model) -> Model:
 
     proto = onnx.ModelProto()
     proto.CopyFrom(model.outline)
+    defaults = {(f.domain, f.name, f.overload): f.attribute_proto for f in proto.functions}
+    for node in _nodes(proto.graph.node, *(f.node for f in proto.functions)):
+        said = {a.name for a in node.attribute}  # the inliner would drop what refers to a default
+        key = (node.domain, node.op_type, node.overload)
+        node.attribute.extend(a for a in defaults.get(key, ()) if a.name not in said)
     for function in proto.functions:
         for node in function.node:
             node.name = f"{function.name}/{node.name or node.op_type}"
@@ -275,3 +280,12 @@ def inlined(model: Model) -> Model:
         )
     except (JaxshapeError, RuntimeError, ValueError):
         return model
+
+
+def _nodes(*lists: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes in these lists and in the graphs that they hold."""
+    for nodes in lists:
+        for node in nodes:
+            yield node
+            for a in node.attribute:
+                yield from _nodes(a.g.node, *(g.node for g in a.graphs))
