@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import onnx
@@ -150,8 +151,7 @@ def test_validate_exits_with_2_where_it_does_not_run(cli, net, monkeypatch):
 
 
 def test_run_computes_values_in_place_of_the_outputs(cli, net, tmp_path):
-    x = {"x": np.eye(4, dtype="f"), "w": -np.ones((4, 3), "f")}
-    np.savez(tmp_path / "in.npz", **x)
+    np.savez(tmp_path / "in.npz", x=np.eye(4, dtype="f"), w=-np.ones((4, 3), "f"))
     code, out, err = cli("run", net, "--input", tmp_path / "in.npz", "--value", "p", "--value", "x")
     assert (code, err) == (0, "")
     assert [line.split("  ")[0] for line in out.splitlines()] == ["p", "x"] and "min -1" in out
@@ -209,7 +209,9 @@ def test_export_of_what_is_data(cli, tmp_path):
     assert code == 1 and "bounded" in err
     code, _, err = cli("export", tmp_path / "m.onnx", tmp_path / "m.bin", "--bounded")
     assert (code, err) == (0, "")
-    called = export.deserialize((tmp_path / "m.bin").read_bytes()).call(np.eye(4, dtype="f")[1])
+    called: Any = export.deserialize((tmp_path / "m.bin").read_bytes()).call(
+        np.eye(4, dtype="f")[1]
+    )
     assert {n: np.asarray(v).tolist() for n, v in called.items()} == {
         "array": [[1, 0, 0, 0]],
         "count": 1,
