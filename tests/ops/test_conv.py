@@ -146,7 +146,7 @@ def test_forms_of_a_convolution(form):
 
     f = js.to_jax(node("Conv", typed_as(x), typed_as(w), group=group, **how))
     batch = np.stack([x, 2 * x])
-    for g in (f, jax.jit(f), lambda x, w: jax.vmap(f, (0, None))(batch, w)[0]):
+    for g in (f, lambda x, w: jax.vmap(f, (0, None))(batch, w)[0]):
         np.testing.assert_allclose(g(x, w), own(x, w), rtol=1e-5, atol=1e-5)
     weights = normal(*own(x, w).shape)
     slopes = [jax.grad(lambda x, w: (h(x, w) * weights).sum(), (0, 1))(x, w) for h in (f, own)]  # noqa: B023
