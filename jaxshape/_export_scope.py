@@ -40,6 +40,7 @@ class Exporting(Facts):
 
     def __init__(self, known: Facts, symbols: Mapping[str, Any]):
         self.__dict__.update(known.__dict__)
+        self.floats = False  # what is not known beforehand is computed when the result is called
         self.symbols = dict(symbols)  # by name, which is that of our symbol too
         self._ours: dict[Any, Any] = {}
         self._forms: dict[Any, Any] = {}

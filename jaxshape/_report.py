@@ -22,6 +22,19 @@ from ._solve import primitive
 from ._world import World
 
 
+class Serial:
+    """Numbers of which none is given twice, to whoever shares this; unlike an iterator it may be
+    copied.
+    """
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def next(self) -> int:
+        self._last += 1
+        return self._last
+
+
 @dataclasses.dataclass(frozen=True)
 class Source:
     """When, where and why something was demanded."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -19,7 +18,7 @@ from . import _decide
 from ._dim import Atom, Dim, Scalar, Undecided, symbol, text
 from ._error import ShapeError
 from ._interval import bottomless
-from ._report import Asked, Choice, Demand, Source
+from ._report import Asked, Choice, Demand, Serial, Source
 from ._solve import bare, step, threshold, tighter
 from ._world import Memo, World
 
@@ -47,8 +46,7 @@ class Store:
     def __init__(self) -> None:
         self.node = ""
         self._limits: tuple[Demand, ...] = ()  # of fresh dims: true by what they are
-        self._epochs = itertools.count(1)
-        self._orders = itertools.count()
+        self._epochs, self._orders = Serial(), Serial()
         self._state = State(World())
 
     @property
@@ -155,7 +153,7 @@ class Store:
         return self._state.world
 
     def _source(self, why: str) -> Source:
-        return Source(next(self._orders), self.node, why)
+        return Source(self._orders.next(), self.node, why)
 
     def _rank(self, d: Scalar) -> tuple[int, int, str]:
         if type(d) is not Dim:
@@ -164,7 +162,7 @@ class Store:
         return (1 if d.is_symbol and not fresh else 2), len(text(d)), text(d)
 
     def _changed(self) -> None:
-        self._state.epoch = next(self._epochs)
+        self._state.epoch = self._epochs.next()
         self._world.memo = Memo()
 
     def _possible(self, a: Scalar, b: Scalar) -> bool:

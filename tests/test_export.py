@@ -247,3 +247,17 @@ def test_another_process_calls_it_without_this_package_and_finds_it_compiled(tmp
             check=True,
         )
         assert done.stdout.split("\n")[:2] == ["[16.0, 16.0]", str(hit)]
+
+
+def test_a_quotient_of_sizes_is_computed_at_the_call():
+    """No formula gives it, and a trace leaves it unknown."""
+    net = model("""g (float[N, H] x, float[N, W] z) => (float[4] s) <float[2] ones = {1, 1}> {
+        a = Shape <start = 1> (x)  u = Cast <to = 1> (a)
+        b = Shape <start = 1> (z)  v = Cast <to = 1> (b)
+        r = Div (v, u)  s = Concat <axis = 0> (ones, r, r)
+    }""")
+    exported = js.to_jax(net).export({"x": ("n", "h"), "z": ("n", "w")})
+    inputs = np.ones((2, 4), "f"), np.ones((2, 5), "f")
+    np.testing.assert_array_equal(exported.call(*inputs), [1, 1, 1.25, 1.25])
+    bounded = jax.jit(js.to_jax(net, bounded=True))
+    np.testing.assert_array_equal(bounded(*inputs), [1, 1, 1.25, 1.25])
