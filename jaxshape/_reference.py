@@ -130,7 +130,8 @@ def _by_onnxruntime(
     arrays = {n: np.asarray(v) if hasattr(v, "shape") else v for n, v in feed.items()}
     given = {n: v.dtype for n, v in arrays.items() if hasattr(v, "dtype") and _lacking(v.dtype)}
     made = session(proto)
-    asked = {o.name: as_dtype(t) for o in made.get_outputs() if _lacking(t := o.type[7:-1])}
+    types = {o.name: o.type[7:-1] for o in made.get_outputs() if o.type.startswith("tensor(")}
+    asked = {n: as_dtype(t) for n, t in types.items() if _lacking(t)}
     if not given and not asked:
         return made.run(list(names), arrays)
     proto = _widened(proto, given, asked)

@@ -337,3 +337,15 @@ def test_difference_says_what(got, want, problem):
     share, text = difference(got, want)
     assert share == np.inf
     assert re.search(problem, text)
+
+
+def test_maps_are_compared():
+    """onnxruntime names their type `seq(map(int64,tensor(float)))`, which is no dtype."""
+    net = model(
+        """<ir_version: 10, opset_import: ["": 20, "ai.onnx.ml": 3]>
+        g (float[N, 2] x) => (seq(map(int64, float[])) y) {
+            y = ai.onnx.ml.ZipMap <classlabels_int64s = [3, 5]> (x)
+        }"""
+    )
+    report = js.validate(net, bisect=True)
+    assert report.ok and {c.op for c in report.checks} == {"ZipMap"}
