@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from typing import Any
 
 from . import _facts
 from ._dim import Dim, maximum, minimum
 from ._error import ShapeError
+from ._rational import denominator
 from ._relation import Relation, negate
 
 
@@ -73,10 +75,16 @@ def assume(condition: Any) -> None:
     elif condition.kind == "not" and inner.kind == "==":
         for low, high in ((inner.left, inner.right), (inner.right, inner.left)):
             if facts.at_least(high, low):  # unequal and not below is above
-                facts.least(high, low + 1, "the condition of the branch")
+                _above(facts, high, low)
                 break
     elif condition.kind == "not" and inner.kind == ">=":
-        facts.least(inner.right - 1, inner.left, "the condition of the branch")
+        _above(facts, inner.right, inner.left)
+
+
+def _above(facts: _facts.Facts, high: Any, low: Any) -> None:
+    """Take high > low as true: by 1 at least where both are whole, as they are times a number."""
+    whole = math.lcm(denominator(high), denominator(low))
+    facts.least(whole * high - 1, whole * low, "the condition of the branch")
 
 
 def chosen(condition: Any, a: Any, b: Any) -> Any:

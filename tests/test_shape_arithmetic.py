@@ -106,6 +106,19 @@ def test_elements(nodes, elements):
                 assert got == (e.evaluate({"N": n}) if names else e)
 
 
+def test_a_choice_by_halves():
+    """Half a size that is less than another may be so by a half."""
+    nodes = f"""{FLOAT} h = Mul (f, half) m = Shape (z) g = Cast <to = 1> (m) c = Less (h, g)
+        t = Mul (m, two) e = Sub (t, two) d = Sub (t, one)"""
+    for other, known in (("e", "[value]"), ("d", "[min(2*M - 1, N)]")):
+        net = model(graph(f"{nodes} y = Where (c, n, {other})"))
+        assert str(js.trace(net).content("y").tolist()) == known
+    y = js.run(
+        model(graph(f"{nodes} y = Where (c, n, e)")), {"x": np.ones(5, "f"), "z": np.ones(3, "f")}
+    )
+    assert y["y"].tolist() == [5]
+
+
 def test_bounds_of_a_choice():
     nodes = "c = Less (n, four) s = Where (c, two, four) y = ConstantOfShape (s)"
     traced = js.trace(model(graph(nodes, "float")))
