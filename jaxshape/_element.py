@@ -54,17 +54,13 @@ def decisive(function: Callable[..., Any], result: np.dtype) -> Callable[..., An
 
 def cast(x: Any, source: np.dtype, target: np.dtype) -> Any:
     """One element converted to another dtype."""
+    kind = np.dtype(target).kind
     if isinstance(x, Float):
-        return (
-            unknown(x)
-            if target.kind in "iu"
-            else _facts.real()
-            if target.kind == "f"
-            else _raise("whether a float that is not known is 0")
-        )
+        if kind == "f":
+            return _facts.real()
+        return unknown(x) if kind in "iu" else _raise("whether a float that is not known is 0")
     if number(x):
         return np.asarray(x, dtype=source).astype(target).item()
-    kind = np.dtype(target).kind
     if isinstance(x, Relation):
         known = decided(x)
         if known is not None:

@@ -72,18 +72,6 @@ def walk(nodes: Sequence[Node], scope: Scope, interpreter: Interpreter) -> None:
                 values[name] = value
 
 
-def needed(nodes: Sequence[Node], outputs: Sequence[str]) -> list[Node]:
-    """The nodes that these outputs are computed by."""
-    names, kept = {*outputs}, []
-    for node in reversed(nodes):
-        if not names.isdisjoint(filter(None, node.outputs)):
-            names.update(node.inputs)
-            names.update(node.captures)
-            kept.append(node)
-    kept.reverse()
-    return kept
-
-
 def enter(
     graph: Graph, arguments: dict[str, Any], scope: Scope, interpreter: Interpreter
 ) -> list[Any]:

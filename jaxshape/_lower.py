@@ -16,11 +16,12 @@ import numpy as np
 
 from ._error import ExecutionError, JaxshapeError, ShapeError, UnsupportedError
 from ._host import is_host, type_of
-from ._interpret import Scope, annotate, call, complete, keywords, lowering, needed, walk
+from ._interpret import Scope, annotate, call, complete, keywords, lowering, walk
 from ._model import Function, Graph, Node, Stored
 from ._op import Op
 from ._precision import adapted, placed, rounded
 from ._schema import body_of
+from ._slice import needed
 from ._value import STRING
 
 _NOT_KNOWN = (
@@ -63,7 +64,7 @@ class Lowerer:
 
     def walk(self, nodes: Sequence[Node], scope: Scope, outputs: Sequence[str]) -> None:
         # what nobody uses may be what cannot be computed: a size that is data
-        walk(nodes if self.watch else needed(nodes, outputs), scope, self)
+        walk(nodes if self.watch else needed(nodes, outputs)[0], scope, self)
 
     def leave(self, graph: Graph | Function, scope: Scope) -> None:
         pass

@@ -18,6 +18,7 @@ from ._host import is_host
 from ._interpret import Scope, lowering
 from ._model import Node, Stored
 from ._op import Op
+from ._slice import needed
 from ._tracer import Missing, Tracer
 from ._value import STRING, MapType, TensorType
 
@@ -165,17 +166,11 @@ def _plan(
     outputs: Sequence[str],
 ) -> Plan:
     later = {*outputs, *wanted, *(n for node in (*rest, *steps) for n in names_used(node))}
-    needed: set[str] = set(later)
-    kept: list[Node] = []
-    for node in reversed(segment):  # what nobody uses is not run
-        if not needed.isdisjoint(node.outputs):
-            kept.append(node)
-            needed.update(names_used(node))
-    kept.reverse()
+    kept, _ = needed(segment, later)  # what nobody uses is not run
     made = {n for node in kept for n in node.outputs if n}
     used = dict.fromkeys(n for node in kept for n in names_used(node))
     return Plan(
-        segment=tuple(kept),
+        segment=kept,
         inputs=tuple(n for n in used if n not in made and n not in known),
         outputs=tuple(n for node in kept for n in node.outputs if n in later),
         steps=tuple(steps),

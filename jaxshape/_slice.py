@@ -30,7 +30,7 @@ def sliced(model: Model, inputs: Sequence[str] | None, outputs: Sequence[str] | 
             close = similar(name, values) or " outside of subgraphs"
             raise UnknownValueError(f"the model has no value {name!r}{close}")
     cut = frozenset(given or ())
-    nodes, names = _needed(graph.nodes, wanted, cut)
+    nodes, names = needed(graph.nodes, wanted, cut)
     if given is None:
         given = [n for n in own if n in names]
     elif missing := [i.name for i in graph.inputs if i.name in names - cut]:
@@ -59,8 +59,8 @@ def _names(given: Sequence[str]) -> list[str]:
     return [given] if isinstance(given, str) else list(dict.fromkeys(given))
 
 
-def _needed(
-    nodes: Sequence[Node], wanted: Iterable[str], cut: frozenset[str]
+def needed(
+    nodes: Sequence[Node], wanted: Iterable[str], cut: frozenset[str] = frozenset()
 ) -> tuple[tuple[Node, ...], set[str]]:
     """The nodes that `wanted` is computed by, and every name that is read; what is cut is given."""
     names, kept = {*wanted}, []
